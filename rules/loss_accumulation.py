@@ -33,7 +33,9 @@ A moving average, `mean = 0.9 * mean + 0.1 * loss`, chains the steps in the same
 a sum over a batch with one backward after the loop, several losses of one step, a sum that is returned where somebody
 else says whether backward retains the graph (`retain_graph=self.keeps`). A descent, `z = z - rate * z.grad`, that
 retains the graph and is returned: its caller goes through all of it. A sum in an object that its caller begins anew
-after each call (`agent.act(x)`, then `agent.learn()`). A sum of numbers, or of values made under `no_grad`.
+after each call (`agent.act(x)`, then `agent.learn()`). A sum that a function returns which is handed to others by its
+name (`LOSSES = {"mean": mean_of_draws}`), and is not named as an evaluation. A sum of numbers, or of values made under
+`no_grad`.
 
 **Waits at low confidence.** A loop that runs once unless somebody asks for more; a local sum over a few backwards, as
 many as a setting says that is small by default (`for _ in range(self.n_critic)`). An evaluation for torch 0.3, whose

@@ -83,7 +83,7 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
         outer = _reset_around(function, loop, step)
         if outer is not None and outer.loop is not None and loop.is_once_by_default:
             continue  # for part in range(args.parts), of which there is one
-        where = f"; the reset in line {outer.site.line} runs once, before the loop" if outer else ""
+        where = _in_words(outer, loop) if outer is not None else ""
         target = _optimizer(step)
         alone = backward.inner is not None and backward.site.node is step.site.node
         yield rule.finding(
@@ -238,4 +238,17 @@ def _is_one_of_each(step: Step, loop: Loop) -> bool:
 def _reset_around(function: Function, loop: Loop, step: Step) -> ZeroGrad | None:
     """A reset in the function, but outside of the loop."""
     outside = (z for z in function.zero_grads if z.loop is None or not z.loop.within(loop))
-    return next((z for z in outside if z.target in (None, step.target) or z.of_module), None)
+    return next((z for z in outside if z.target == step.target or _may_concern(z, step)), None)
+
+
+def _may_concern(reset: ZeroGrad, step: Step) -> bool:
+    """Whether what it resets, a module or all there is, may have the parameters of a step's optimizer."""
+    if not reset.of_module:
+        return reset.target is None
+    named = frozenset((reset.target,)) if reset.target is not None else None
+    return overlap(reset.of or named, step.of)
+
+
+def _in_words(outside: ZeroGrad, loop: Loop) -> str:
+    comes = "runs once, before the loop" if outside.site.line < loop.site.line else "comes after the loop"
+    return f"; the reset in line {outside.site.line} {comes}"

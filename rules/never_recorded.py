@@ -43,7 +43,8 @@ from gradguard.static.model import Function
 # A method, which is none to begin with weights, or to generate.
 _DECORATED = sign(
     "no_grad", "inference_mode",
-    pattern=r"@(?:\w+\.)*(?:no_grad|inference_mode)\b[^\n]*\n(?:[ \t]*@[^\n]*\n)*[ \t]*def (?!_*init|generate|reset)\w+\(\s*self\b",
+    pattern=r"@(?:\w+\.)*(?:no_grad|inference_mode)\b[^\n]*\n(?:[ \t]*@[^\n]*\n)*"
+    r"[ \t]*def (?!_*init|generate|reset)\w+\(\s*self\b",
     across=True,
 )  # fmt: skip
 _MODULE = sign("Module")

@@ -28,8 +28,9 @@ for x, y in loader:
 
 **Not flagged.** The first of two backwards over one graph (a shared encoder with two heads, a GAN's shared fake
 batch), a graph that was made before the loop, also by a caller, and is used in every iteration, `autograd.grad`
-afterwards, a graph that is then handed to an object whose class runs a backward. There `retain_graph=True` is right,
-and costs nothing extra. On the *last* backward it is waste. A graph that only the variables of a called function hold
+afterwards, a graph that is then handed to an object whose class runs a backward, or of which an attribute keeps a part
+that another method goes through (`self.values.append(value)`). There `retain_graph=True` is right, and costs nothing
+extra. On the *last* backward it is waste. A graph that only the variables of a called function hold
 is gone when that returns, retained or not.
 
 **References.** <https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html>, pytorch#40005.

@@ -39,7 +39,8 @@ the loop under `torch.no_grad()`.
 **Not flagged.** A list that is backpropagated later (log-probabilities of an episode, losses of several heads), that is
 cleared or rebound in the same iteration, that is made in the iteration, that is a `deque(maxlen=...)`, or that another
 method clears. The list of layer outputs that a `forward` returns. Parts of a module, gone through once; agents or
-models, each of which has its optimizer step in its own iteration.
+models, each of which has its optimizer step in its own iteration. What a flag has a function keep (`run(loader,
+keep_outputs=True)`), where every call that sets it so is under `torch.no_grad()`.
 
 **Waits at low confidence.** What a loop collects that neither trains nor goes over batches, nor reads a file for each
 item of an evaluation: rollouts, samplers. Unit tests. A loop that runs once unless somebody asks for more. What takes

@@ -17,6 +17,7 @@ from gradguard.static.left_modules import leaves_a_module
 from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
+from gradguard.static.own_methods import methods_of
 from gradguard.static.roots import graphs, node_of, shared
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Root, Roots, Source, Value
@@ -56,7 +57,7 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         if not own or not other.value.reach or shared(value, later) or _may_be_left_by(own, later):
             backward.needed_again = True
             return
-    if _is_handed_to_another(flow, value, order):
+    if _is_handed_to_another(flow, value, order) or _is_kept_for_another(flow, backward):
         backward.needed_again = True
         return
     if loop is None:
@@ -93,6 +94,25 @@ def _is_handed_to_another(flow: Flow, value: Value, order: int) -> bool:
     """Whether the graph of a value goes, after an event, into a call that may do a backward over it."""
     later = [call for call, (place, given) in flow.handed.items() if place > order and shared(value, given)]
     return any(_may_backpropagate(flow, call) for call in later)
+
+
+def _is_kept_for_another(flow: Flow, backward: Backward) -> bool:
+    """Whether an attribute keeps what shares the graph, and another method of the object goes through it later.
+
+    ``self.values.append(value)`` beside the backward of the policy, with which it has all but its last layer in common.
+    """
+    own = frozenset(root for root in backward.value.reach if root.source is Source.GRAPH)
+    kept = {path for path, value in flow.final.env.items() if path.startswith("self.") and value.reach & own}
+    methods = methods_of(flow.ref.owner) if kept and flow.ref.owner is not None else []
+    node = backward.source.site.node
+    others = (ref for ref in methods if ref.trains and ref.define is not flow.ref.define)
+    return any(not kept.isdisjoint(_attributes(ref)) for ref in others if node not in ref.define.nodes)
+
+
+def _attributes(ref: FunctionRef) -> Iterator[str]:
+    return (
+        path for node in ref.define.nodes if isinstance(node, t.Attribute) and (path := t.path_of(node)) is not None
+    )
 
 
 def _may_backpropagate(flow: Flow, call: t.Call) -> bool:
@@ -143,7 +163,7 @@ def _needed_in_callee(backward: Backward) -> bool:
     inner = backward.inner
     if not isinstance(inner, Backward):
         return False
-    judged = inner.loop is not None and (inner.needed_again or inner.carries is not None)
+    judged = inner.needed_again or (inner.loop is not None and inner.carries is not None)
     return judged or _needed_in_callee(inner)
 
 

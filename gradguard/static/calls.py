@@ -375,8 +375,11 @@ def never_returns(expr: t.Expr) -> bool:
 
 
 def _holds_given(c: Called) -> bool:
-    """Whether a class that cannot be read is made of something; a method of such a name measures: ``m.Dice(x, y)``."""
-    if not c.values or not k.RECORD_NAME.match(last(c.path)) or k.MEASURING_CALLABLE.search(c.path):
+    """Whether a class that cannot be read is made of something, by its own name: ``from nets import Settler as SN``.
+
+    A method of such a name measures: ``m.Dice(x, y)``.
+    """
+    if not c.values or not k.RECORD_NAME.match(last(c.external or c.path)) or k.MEASURING_CALLABLE.search(c.path):
         return False
     return not c.method or (c.receiver is not None and c.receiver.kind is Kind.EXTERNAL)
 

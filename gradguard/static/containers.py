@@ -51,6 +51,8 @@ def container_call(c: Called) -> Value | None:
     if takes_out and c.receiver.kind in (Kind.CONTAINER, Kind.UNKNOWN):
         return _taken_out(c, c.receiver)
     always = ("append", "extend", "appendleft", "extendleft")
+    if c.method == "update" and c.receiver.kind is Kind.OUTPUT and c.values:
+        return _grown(c, c.receiver)
     of_list = c.method in always or (c.method == "insert" and _is_index(c.node.args[0].value if c.node.args else None))
     if c.method not in k.ADDING_METHODS or not (of_list or c.receiver.kind is Kind.CONTAINER):
         return None
@@ -63,6 +65,14 @@ def container_call(c: Called) -> Value | None:
     for path in _paths(c):
         _put_into(c, path, of_list)
     return _found(c) if c.method == "setdefault" else NOTHING
+
+
+def _grown(c: Called, output: Value) -> Value:
+    """What a network has given is a dict, and gets more: ``outputs = net(x); outputs.update(self.poses(x))``."""
+    for path in _paths(c):
+        c.flow.touch(path, c.state)
+        c.state.env[path] = with_content(output, union(c.arguments))
+    return NOTHING
 
 
 def _whose_fields(node: t.Call) -> t.Expr | None:
@@ -160,7 +170,8 @@ def _put_into(c: Called, base: str, is_container: bool) -> None:
         stored = stored._replace(holds=frozenset())  # the elements of an array are copies
     made = _made_by_comprehension(c)
     if c.method == "update" and not _new_key(c) and (not stored.reach or (made is None and _is_another_dict(c))):
-        _is_updated(c, base, holder)
+        if not _is_updated(c, base, holder) and stored.reach:
+            state.env[base] = with_content(holder, stored)
         return  # grads.update({name: p.grad ...}): the same keys each time
     is_filled_later = one and filled_later.may_be_filled(flow, c.node.args[0].value, stored)
     if (stored.keeps or is_filled_later) and not _is_bounded(c):

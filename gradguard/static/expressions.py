@@ -308,10 +308,11 @@ def _conditional(flow: Flow, expr: t.Conditional, state: State) -> Value:
     if settled is not None:
         return evaluate(flow, expr.body if settled else expr.orelse, state)
     tested, holds = tensor_test(expr.test)
-    before, left_before = state.mode, state.left
-    first, after, left = evaluate(flow, expr.body, state), state.mode, state.left
-    state.mode, state.left = before, left_before
+    before, left_before, evaluating_before = state.mode, state.left, state.evaluating
+    first, after, left, evaluating = evaluate(flow, expr.body, state), state.mode, state.left, state.evaluating
+    state.mode, state.left, state.evaluating = before, left_before, evaluating_before
     second = evaluate(flow, expr.orelse, state)
+    state.evaluating &= evaluating
     state.mode = state.mode if state.mode is after else Mode.UNKNOWN
     state.left = state.left if state.left is left else Mode.UNKNOWN
     other = expr.orelse if holds else expr.body

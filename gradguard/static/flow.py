@@ -22,6 +22,7 @@ from gradguard.static.classes import Class
 from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.frozen_elsewhere import freezes_by_others
 from gradguard.static.functions import FunctionRef
+from gradguard.static.handed_functions import is_handed_over
 from gradguard.static.leftovers import REVERSES
 from gradguard.static.memo import cached_property
 from gradguard.static.mode_layers import needs_training_mode
@@ -129,6 +130,7 @@ class Flow(FlowNotes):
         facts.called_without_grad = lambda: project.called_without_grad(ref)
         facts.is_left_to_others = lambda: project.is_left_to_others(ref)
         facts.callers_backpropagate = backpropagate_result
+        facts.is_handed_over = lambda: is_handed_over(project, ref)
         facts.unscales = lambda: project.survey.mentions(_UNSCALES, ref.module, "scale")
         facts.steps_by_scaler = lambda: project.survey.mentions(STEPS_BY_SCALER, ref.module, ".step(")
         facts.switches_gradients = lambda: freezes_by_others(project.survey, ref)

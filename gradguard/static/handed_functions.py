@@ -32,6 +32,29 @@ def is_run_by_others(flow: Flow) -> bool:
     return is_given and survey.mentions(_TRAINS, flow.module)
 
 
+def is_handed_over(project: Project, ref: FunctionRef) -> bool:
+    """Whether a program names a function without calling it, or registers it: then some of its callers are not known.
+
+    ``partial(many_losses, n=50)`` in a configuration, ``LOSSES = {"many": many_losses}``.
+    """
+    name, survey = ref.define.name, project.survey
+    if not name.isidentifier():
+        return False
+    if survey.is_registered(name, ref.module):
+        return True
+    return any(
+        _names(flow, ref)
+        for module in survey.naming(name, ref.module)
+        for flow in project.flows(module, calling(module.source, name))
+    )
+
+
+def _names(flow: Flow, ref: FunctionRef) -> bool:
+    called = {id(call.func) for call in flow.ref.calls}
+    nodes = (node for node in flow.ref.define.nodes if isinstance(node, t.Name | t.Attribute))
+    return any(id(node) not in called and _is(flow, node, ref) for node in nodes)
+
+
 def runs(project: Project, ref: FunctionRef) -> Iterator[tuple[Flow, Mode]]:
     """Where a function is run by the functions and objects of the program that it is handed to, and in which mode."""
     name = ref.define.name

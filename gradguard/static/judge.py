@@ -13,6 +13,7 @@ from gradguard.static import counts, phases
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
+from gradguard.static.asked_by_callers import is_asked_for_without_grad
 from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
@@ -203,6 +204,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if store.leaks:
         store.may_be_cut = lambda: may_cut(flow, store)
         store.is_read_again = lambda: is_read_again(flow, store)
+        store.is_asked_for = lambda: is_asked_for_without_grad(flow, store)
         way = _longest_way(flow, store, roots)
         store.route = in_words(flow, way)
         on_way = [root for root in roots if node_of(root.key) in way]

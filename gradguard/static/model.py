@@ -29,6 +29,7 @@ from gradguard.static.events import (
     TrainingMode,
     ZeroGrad,
 )
+from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
     BrokenTie,
@@ -121,6 +122,8 @@ class Function:
         is_left_to_others: whether nobody calls it but, perhaps, the base class of a package that cannot be read, in
             whatever mode (reads other files).
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
+        is_handed_over: whether its program names it without calling it: some of its callers are not known (reads other
+            files).
         may_reverse: whether something in its program may turn gradients round on their way (reads other files).
         calling: the functions of the program that may call it (reads other files).
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
@@ -279,6 +282,7 @@ class Function:
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_left_to_others: Callable[[], bool] = field(default=lambda: False, repr=False)
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)
+    is_handed_over: Callable[[], bool] = field(default=lambda: False, repr=False)
     unscales: Callable[[], bool] = field(default=lambda: False, repr=False)
     steps_by_scaler: Callable[[], bool] = field(default=lambda: False, repr=False)
     switches_gradients: Callable[[], bool] = field(default=lambda: False, repr=False)
@@ -343,14 +347,20 @@ class Function:
         """The stores that leak.
 
         Without those of an evaluation that only runs where no graph is recorded, and what it returns to one who
-        backpropagates it: words that a generator in evaluation mode draws, for its critic. Nor those of a module that
-        only ever gets data.
+        backpropagates it, or may: words that a generator in evaluation mode draws, for its critic. Nor those of a
+        module that only ever gets data, and what is only kept where a call without a graph asks for it.
         """
         for store in self.stores:
             if not store.leaks or not store.gets_graphs() or (store.needs_mode and self.called_without_grad()):
                 continue
-            if not (store.is_returned and self.callers_backpropagate(self)):
+            if store.is_asked_for():
+                continue
+            if not (store.is_returned and (self.callers_backpropagate(self) or self._is_loss_for_others())):
                 yield store
+
+    def _is_loss_for_others(self) -> bool:
+        """Whether who gets what it returns is not known, and it is not named as an evaluation."""
+        return EVALUATION_FUNCTION.search(self.name) is None and self.is_handed_over()
 
 
 def _begins_at(forward: Forward, roots: Roots) -> bool:

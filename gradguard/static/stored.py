@@ -182,6 +182,7 @@ class Store(Event):
         gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         only_last_is_read: whether nothing reads more than the newest of the list that it is added to (reads files).
         never_reset: the method of the object that is to empty the list, where nothing calls it (reads other files).
+        is_asked_for: a flag has it stored, and every call that sets it so records no graph (reads other files).
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
     """
 
@@ -221,6 +222,7 @@ class Store(Event):
     fills: bool = False
     may_be_cut: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_read_again: Callable[[], bool] = field(default=lambda: False, repr=False)
+    is_asked_for: Callable[[], bool] = field(default=lambda: False, repr=False)
     newest_needed: bool = False
     few_keys: bool = False
     counts_up: bool = False

@@ -329,8 +329,8 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         added = added._replace(holds=NOTHING_HELD)  # a sum is a tensor of its own
     if state.mode is Mode.OFF and form is Form.SUM:
         added = added._replace(roots=frozenset(), maybe=frozenset())
-    elif any(r.source is Source.LEAF for r in added.roots):
-        added = added.with_roots(Root(Source.GRAPH, stmt.value))
+    elif form is not Form.APPEND and added.kind is not Kind.CONTAINER and _has_leaf(added):
+        added = added.with_roots(Root(Source.GRAPH, stmt.value))  # a list only gets them
     begun = form is Form.APPEND and is_begun_here(flow, path, before)
     must = before.must | in_each_part(added) if begun else before.must
     result = union((before, added))._replace(kind=kind, must=must, bounded=before.bounded)
@@ -348,3 +348,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         flow.sums[path] = known + [term for term in terms(flow, stmt.value, state) or [added] if term not in known]
     state.env[path] = constant_terms.of_operation(flow, stmt.operator, summed, result)
     return state
+
+
+def _has_leaf(value: Value) -> bool:
+    return any(root.source is Source.LEAF for root in value.roots)

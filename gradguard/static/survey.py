@@ -304,14 +304,12 @@ class Survey(Remembers):
         key = (method, near.path)
         if key not in self._called:
             users = self._users(method, near) - {method, *AT_START}  # what a constructor calls, it does once
-            is_entry = (
-                bool(seen) and not users and not self._is_of_a_script(method, near)
-            )  # users of the project call it
-            is_entry |= self._is_registered(method, near)
+            is_entry = bool(seen) and not users and not self._of_a_script(method, near)  # users of the project call it
+            is_entry |= self.is_registered(method, near)
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
 
-    def _is_registered(self, name: str, near: Module) -> bool:
+    def is_registered(self, name: str, near: Module) -> bool:
         """Whether a decorator may hand it to somebody who calls it: ``@engine.on("epoch")``."""
         pattern = registered(name)
         ends = (
@@ -323,9 +321,9 @@ class Survey(Remembers):
 
     def is_left_over(self, name: str, near: Module) -> bool:
         """Whether it is a plain function that nothing mentions, in a program that has a script of its own."""
-        return not self._users(name, near) and self._is_of_a_script(name, near)
+        return not self._users(name, near) and self._of_a_script(name, near)
 
-    def _is_of_a_script(self, name: str, near: Module) -> bool:
+    def _of_a_script(self, name: str, near: Module) -> bool:
         """Whether it is a plain function of a program that has a script of its own."""
         if not self.mentions(_SCRIPT, near, "__main__") or self.mentions(_BY_NAME, near):
             return False

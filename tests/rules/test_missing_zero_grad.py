@@ -374,6 +374,41 @@ def test_reset_outside_of_the_loop_is_named() -> None:
     assert finding.fix.edits[0].text.startswith("optimizer.zero_grad()\n")
 
 
+SEVERAL_STEPS = """
+    def train(critic: nn.Module, painter: nn.Module, loader):
+        of_critic = torch.optim.Adam(critic.parameters())
+        of_painter = torch.optim.Adam(painter.parameters())
+        for x in loader:
+            BEFORE
+            for _ in range(5):
+                loss = critic(painter(torch.randn_like(x)).detach()).mean() - critic(x).mean()
+                loss.backward()  # !
+                of_critic.step()
+            AFTER
+            (-critic(painter(torch.randn_like(x)))).mean().backward()
+            of_painter.step()
+"""
+
+
+def _where(before: str, after: str) -> str:
+    snippet = SEVERAL_STEPS.replace("BEFORE", before).replace("AFTER", after)
+    assert_flagged(snippet, CODE)
+    (finding,) = findings(snippet, CODE)
+    return finding.message.partition("; ")[2]
+
+
+@pytest.mark.parametrize("reset", ["painter.zero_grad()", "of_painter.zero_grad()"])
+def test_a_reset_of_another_network_is_not_named(reset: str) -> None:
+    assert _where("pass", reset) == ""
+    assert _where(reset, "pass") == ""
+
+
+@pytest.mark.parametrize("reset", ["critic.zero_grad()", "of_critic.zero_grad()"])
+def test_a_reset_is_named_by_where_it_is(reset: str) -> None:
+    assert _where(reset, "of_painter.zero_grad()").endswith("runs once, before the loop")
+    assert _where("of_painter.zero_grad()", reset).endswith("comes after the loop")
+
+
 TWO_OPTIMIZERS = """
     from itertools import chain
 

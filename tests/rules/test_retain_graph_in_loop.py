@@ -688,3 +688,71 @@ def test_a_graph_that_is_handed_to_what_does_not(name: str, call: str, does: str
 def test_a_graph_that_was_handed_on_before() -> None:
     snippet = PENALTIES.format(name="of", call="pass", does=DOING[0], mark="  # !")
     assert_flagged(snippet.replace("scores = self.D(x)", "scores = self.D(x); term = penalty.of(scores)"), CODE)
+
+
+KEPT = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.trunk, self.policy, self.critic = nn.Linear(4, 8), nn.Linear(8, 2), nn.Linear(8, 1)
+
+        def forward(self, x):
+            h = torch.relu(self.trunk(x))
+            return torch.log_softmax(self.policy(h), -1), self.critic(h)
+
+    class Player:
+        def __init__(self):
+            self.net = Net()
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+            self.values, self.rewards, self.last = [], [], None
+
+        def play(self, loader):
+            for x, reward in loader:
+                log_probs, value = self.net(x)
+                BEFORE
+                loss = -(log_probs[:, 0] * reward).mean()
+                self.optimizer.zero_grad()
+                loss.backward(retain_graph=True)MARK
+                self.optimizer.step()
+                KEEP
+
+        def finish(self, rewards):
+            LATER
+"""
+
+LOSS = "loss = F.mse_loss(torch.stack(self.values), rewards); loss.backward(); del self.values[:]"
+
+
+def _kept(later: str = LOSS, keep: str = "pass", before: str = "pass", mark: str = "") -> str:
+    return KEPT.replace("LATER", later).replace("KEEP", keep).replace("BEFORE", before).replace("MARK", mark)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"keep": "self.values.append(value[0])"},
+        {"before": "self.values.append(value)"},
+        {"keep": "self.values += [value]"},
+        {"keep": "self.last = value", "later": "F.mse_loss(self.last, rewards).backward()"},
+        {"keep": "self.values.append(value)", "later": "sum(v.pow(2).sum() for v in self.values).backward()"},
+    ],
+)
+def test_what_another_method_goes_through_later(edits: dict[str, str]) -> None:
+    assert_clean(_kept(**edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {},
+        {"keep": "self.values.append(value.detach())"},
+        {"keep": "self.values.append(value.item())"},
+        {"keep": "self.rewards.append(value)"},
+        {"keep": "self.values.append(value)", "later": "print(torch.stack(self.values).mean())"},
+        {"keep": "self.values.append(self.net(x)[1])"},
+        {"keep": "self.values.append(reward)"},
+        {"keep": "self.last = value", "later": "self.last = None"},
+    ],
+)
+def test_what_nothing_goes_through_later(edits: dict[str, str]) -> None:
+    assert_flagged(_kept(**edits, mark="  # !"), CODE)

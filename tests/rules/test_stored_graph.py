@@ -2408,3 +2408,126 @@ def test_what_map_gives_for_each(kept: str) -> None:
 )
 def test_what_map_gives_without_a_graph(returned: str, kept: str) -> None:
     assert_clean(MAPPED.format(returned=returned, kept=kept), CODE)
+
+
+LISTED = """
+    class Trainer:
+        def __init__(self, nets, encoder, loader):
+            self.nets, self.loader = nets, loader
+            self.encoder, self.head = encoder, nn.Linear(4, 1)
+            self.chosen, self.all_of_them = [], True
+
+        def choose(self):
+            if self.all_of_them:
+                self.chosen = []
+                # listed
+                self.optimizer = torch.optim.Adam(self.chosen)
+                self.all_of_them = False
+
+        def run(self, epochs):
+            for epoch in range(epochs):
+                for x in self.loader:
+                    loss = self.head(self.nets["body"](self.encoder(x))).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                    if epoch == 3:
+                        self.choose()
+"""
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        'self.chosen += list(self.nets["body"].parameters())',
+        "self.chosen += list(self.head.parameters())",
+        "self.chosen += self.encoder.parameters()",
+        "self.chosen += [*self.head.parameters()]",
+        "self.chosen += [p for p in self.head.parameters() if p.requires_grad]",
+        "self.chosen = self.chosen + list(self.head.parameters())",
+        'self.chosen.extend(self.nets["body"].parameters())',
+        "self.chosen += list(self.encoder.parameters()) + list(self.head.parameters())",
+    ],
+)
+def test_parameters_in_a_list_have_no_graph(listed: str) -> None:
+    assert_clean(LISTED.replace("# listed", listed), CODE)
+
+
+@pytest.mark.parametrize("kept", ["list(net(x))", "[net(x)]", "[p * 2 for p in net(x)]"])
+def test_outputs_in_a_list_have_one(kept: str) -> None:
+    assert_flagged(
+        f"""
+        def train(net: nn.Module, loader, optimizer):
+            kept = []
+            for x in loader:
+                loss = net(x).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept += {kept}  # !
+        """,
+        CODE,
+    )
+
+
+def test_a_sum_of_parameters_has_one() -> None:
+    assert_flagged(
+        """
+        def train(net: nn.Module, loader, optimizer):
+            weight = 0
+            for x in loader:
+                loss = net(x).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                for p in net.parameters():
+                    weight += p.abs().sum()  # !
+        """,
+        "GG103",
+    )
+
+
+UNREAD = """
+    IMPORT
+
+    model = MADE
+    optimizer = torch.optim.Adam(model.parameters())
+    model.optimizer = optimizer  # it does optimizer.zero_grad() and the rest
+    for epoch in range(10):
+        model.train()
+        kept = []
+        for x, y in loader:
+            out = model(x, y)
+            kept.append(out)MARK
+"""
+
+
+def _unread(imported: str, made: str, mark: str = "") -> str:
+    return UNREAD.replace("IMPORT", imported).replace("MADE", made).replace("MARK", mark)
+
+
+@pytest.mark.parametrize(
+    ("imported", "made"),
+    [
+        ("from settling import Settler", "Settler(sizes=[3, 32, 2])"),
+        ("from settling import Settler as SN", "SN(sizes=[3, 32, 2])"),
+        ("from settling.nets import SettlingNet as SN", "SN(3, optimizer=None)"),
+        ("import settling as S", "S.SettlingNet(3)"),
+    ],
+)
+def test_a_class_that_cannot_be_read_is_known_by_its_own_name(imported: str, made: str) -> None:
+    assert_clean(_unread(imported, made), CODE, Confidence.LOW)
+
+
+@pytest.mark.parametrize(
+    ("imported", "made"),
+    [
+        ("from zoo import GCN", "GCN(3, 32)"),
+        ("from zoo import GCN as Graphs", "Graphs(3, 32)"),
+        ("from zoo import build as make", "make(3, 32)"),
+        ("from torch import nn as layers", "layers.Linear(3, 32)"),
+        ("from torch.nn import Linear as L", "L(3, 32)"),
+    ],
+)
+def test_a_network_that_is_made_under_another_name(imported: str, made: str) -> None:
+    assert_flagged(_unread(imported, made, "  # !"), CODE)
