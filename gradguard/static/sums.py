@@ -349,6 +349,88 @@ def _appended(scope: Scope, path: str, place: _Place) -> Iterator[At]:
             yield At(scope, call.args[0].value, where)
 
 
+# --- its terms, as they are written -----------------------------------------------------------------------------
+
+
+class Added(NamedTuple):
+    """A term of a sum that is none itself.
+
+    Args:
+        at: the term.
+        within: the statements that bind the sums in which it is, and the calls that give them, from the outside on.
+    """
+
+    at: At
+    within: tuple[t.Node, ...] = ()
+
+
+def terms(at: At, within: tuple[t.Node, ...] = (), depth: int = _DEEP) -> Iterator[Added]:
+    """The terms of a sum, through names, means and functions of the program; what is not followed is one."""
+    scope, expr, place = at
+    inner = _rescaled(expr) if isinstance(expr, t.Call) else None
+    if not depth:
+        return
+    if path_of(expr) is not None:
+        yield from _terms_of_path(at, within, depth - 1)
+    elif isinstance(expr, t.Operation) and (expr.operator in ("+", "-")):
+        for operand in expr.operands:
+            yield from terms(At(scope, operand, place), within, depth - 1)
+    elif isinstance(expr, t.Operation) and (loss := _weighted_loss(expr)) is not None:
+        yield from terms(At(scope, loss, place), within, depth - 1)
+    elif inner is not None:
+        yield from terms(At(scope, inner, place), (*within, expr), depth - 1)
+    elif isinstance(expr, t.Call) and len(returned := list(_returned(at))) == 1:
+        yield from terms(returned[0], (*within, expr), depth - 1)
+    elif isinstance(expr, t.Call) and expr.name == "sum" and expr.args and isinstance(expr.args[0].value, t.Display):
+        for item in expr.args[0].value.items:
+            yield from terms(At(scope, item, place), within, depth - 1)
+    else:
+        yield Added(at, within)
+
+
+def _weighted_loss(expr: t.Operation) -> t.Expr | None:
+    """``loss`` of ``0.5 * loss``, ``weight * policy_loss``, ``loss / 4``."""
+    inner = _without_number(expr)
+    if inner is not None and (isinstance(expr.operands[-1], t.Constant) or isinstance(expr.operands[0], t.Constant)):
+        return inner
+    losses = [each for each in expr.operands if _is_loss(each)] if expr.operator in ("*", "/") else []
+    return losses[0] if len(losses) == 1 else None
+
+
+def _terms_of_path(at: At, within: tuple[t.Node, ...], depth: int) -> Iterator[Added]:
+    scope, expr, place = at
+    path = path_of(expr) or ""
+    bound = scope.binding(path, place)
+    if bound is None:
+        outer = given_as(at)
+        yield from terms(outer, within, depth) if outer is not None else (Added(at, within),)
+    elif isinstance(bound.stmt, t.Augment) and bound.path == path and bound.stmt.operator in ("+", "-"):
+        yield from _terms_of_path(At(scope, bound.stmt.target, bound.place), within, depth - 1) if depth else ()
+        yield from terms(At(scope, bound.stmt.value, bound.place), (*within, bound.stmt), depth)
+    else:
+        value = _value(scope, bound) if bound.path == path else None
+        yield from terms(value, (*within, bound.stmt), depth) if value is not None else (Added(at, within),)
+
+
+def given_as(at: At) -> At | None:
+    """What a caller gives for a parameter."""
+    scope, expr, _ = at
+    given = scope.given.get(path_of(expr) or "")
+    if given is None or scope.caller is None or scope.call is None:
+        return None
+    return At(scope.caller, given, scope.caller.place(scope.call))
+
+
+def bound_at(at: At) -> At | None:
+    """What a variable was bound to last, in the order of the text, or what a caller gives for it."""
+    scope, expr, place = at
+    path = path_of(expr)
+    bound = scope.binding(path, place) if path is not None else None
+    if bound is None:
+        return given_as(at)
+    return _value(scope, bound) if bound.path == path and not isinstance(bound.stmt, t.Augment) else None
+
+
 # --- what a statement binds a variable to -----------------------------------------------------------------------
 
 
