@@ -12,7 +12,7 @@ from gradguard.static.mistakes import LiveMultiplied
 from gradguard.static.model import Backward, Step
 from gradguard.static.schedulers import called
 from gradguard.static.source import Site
-from gradguard.static.sums import Added, At, bound_at, given_as, names_of, scope_of, terms
+from gradguard.static.sums import Added, At, bound_at, given_as, names_of, scope_of, terms, without_minus
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def live_multipliers(flow: Flow) -> Iterator[LiveMultiplied]:
     scope = scope_of(flow)
     for together in _in_one_step(flow):
         given = [expr for backward in together for expr in _given(backward.site.node)]
-        added = [each for expr in given for each in terms(At(scope, expr, scope.place(expr)))]
+        added = [each for expr in given for each in terms(Added(At(scope, expr, scope.place(expr))))]
         products = [product for each in added for product in _products(each)]
         for fixed in (each for each in products if each.is_fixed):
             for live in (each for each in products if not each.is_fixed):
@@ -100,12 +100,14 @@ class _Product(NamedTuple):
         multiplier: the path of the variable, and the calls of the function that has it.
         is_fixed: without its graph.
         factor: what it multiplies, with its graph.
-        within: the statements that bind the sums in which the product is.
+        sign: -1 where that is taken away.
+        within: the statements that bind the sums in which the product is, and the calls that give them.
     """
 
     multiplier: tuple[str, tuple[t.Call, ...]]
     is_fixed: bool
     factor: At
+    sign: int
     within: tuple[t.Node, ...]
 
 
@@ -117,18 +119,18 @@ def _products(added: Added) -> Iterator[_Product]:
         multiplier = _variable(At(scope, one, place))
         if multiplier is not None:
             path, calls, is_fixed = multiplier
-            for factor in _terms_of_factor(At(scope, other, place)):
-                yield _Product((path, calls), is_fixed, factor, added.within)
+            for sign, factor in _terms_of_factor(other, added.sign * without_minus(one)[0]):
+                yield _Product((path, calls), is_fixed, At(scope, factor, place), sign, added.within)
 
 
-def _terms_of_factor(at: At) -> Iterator[At]:
-    """``log_prob`` of ``log_prob + target``; what is detached is none."""
-    scope, expr, place = at
+def _terms_of_factor(expr: t.Expr, sign: int) -> Iterator[tuple[int, t.Expr]]:
+    """``log_prob`` of ``log_prob + target``, with its sign; what is detached is none."""
     if isinstance(expr, t.Operation) and expr.operator in ("+", "-"):
-        for operand in expr.operands:
-            yield from _terms_of_factor(At(scope, operand, place))
+        for number, operand in enumerate(expr.operands):
+            is_away = expr.operator == "-" and (number > 0 or len(expr.operands) == 1)
+            yield from _terms_of_factor(operand, -sign if is_away else sign)
     elif t.path_of(expr) is not None:
-        yield at
+        yield sign, expr
 
 
 def _variable(at: At) -> tuple[str, tuple[t.Call, ...], bool] | None:
@@ -189,8 +191,8 @@ def _property(at: At) -> At | None:
 
 
 def _train_the_same(fixed: _Product, live: _Product) -> bool:
-    """Whether two products have one multiplier, and one factor with its graph, in losses of their own."""
-    if fixed.multiplier != live.multiplier or fixed.within == live.within:
+    """Whether two products have one multiplier, and one factor with its graph and another sign, in two losses."""
+    if fixed.multiplier != live.multiplier or fixed.sign == live.sign or fixed.within == live.within:
         return False
     return _has_graph(live.factor) and not names_of(fixed.factor).isdisjoint(names_of(live.factor))
 

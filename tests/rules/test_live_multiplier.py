@@ -81,7 +81,20 @@ IN_ONE = """
 """
 
 
-@pytest.mark.parametrize("snippet", [JOINT, METHODS, CONSTRAINT, IN_TURN, IN_ONE])
+TURNED = """
+    def update(policy, q, log_alpha, states, opt, target):
+        actions, logp = policy.act(states)
+        alpha = log_alpha.exp()
+        gain = (q(states, actions) - alpha.detach() * logp).mean()
+        alpha_loss = (alpha * (-target - logp)).mean()  # !
+        loss = -gain + 0.5 * alpha_loss
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize("snippet", [JOINT, METHODS, CONSTRAINT, IN_TURN, IN_ONE, TURNED])
 def test_a_multiplier_that_trains_what_it_multiplies(snippet: str) -> None:
     assert_flagged(snippet, CODE)
 
@@ -121,6 +134,9 @@ def test_a_joint_backward_that_is_right(edits: tuple[tuple[str, str], ...]) -> N
         (CONSTRAINT, ("out = net(x)", "out = net(x).detach()")),
         (CONSTRAINT, ("+ weight * excess", "+ 2.0 * excess")),
         (CONSTRAINT, ("total -= F.softplus(multiplier) * excess", "total -= F.softplus(multiplier)")),
+        (CONSTRAINT, ("total -= F.soft", "total += F.soft")),  # no other direction: both train it
+        (TURNED, ("loss = -gain +", "loss = gain +")),
+        (TURNED, ("(-target - logp)", "(target + logp)")),
         (IN_TURN, ("first.backward(retain_graph=True)", "first.backward(retain_graph=True); policy_opt.step()")),
         (IN_TURN, ("second.backward()", "policy_opt.zero_grad(); second.backward()")),
         (IN_TURN, ("(logp + target)", "(logp.detach() + target)")),
