@@ -26,9 +26,11 @@ for real in loader:
 
 **Not flagged.** What is frozen once: before the loop, in a constructor, under a condition such as
 `if epoch == freeze_epoch`; a network that no optimizer has which steps there (a teacher, a target, the features of a
-loss); a program in which anything is made trainable again, or as a variable says; a network, or an optimizer, that is
-made anew in each round; some layers only, such as batch norm; tensors that are no parameters. Where the optimizer has
-other parameters besides, it may be meant: that is reported with low confidence.
+loss); a program in which anything is made trainable again, or as a variable says, but for networks that surely are not
+this one: of two critics that are frozen for the generator's turn, one is forgotten afterwards. A network, or an
+optimizer, that is made anew in each round; some layers only, such as batch norm; tensors that are no parameters. Where
+the optimizer has other parameters besides, it may be meant: that is reported with low confidence, unless those are
+frozen beside it, and made trainable again.
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/autograd.html#setting-requires-grad>,
 <https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.requires_grad_>,

@@ -57,7 +57,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
 _MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*\s*=", own=True)
-_TRAINED = sign("optim", pattern=r"\boptim\b")
+_TRAINED = sign("ptim", pattern=r"\boptim\b|ptimi[sz]er\s*=")
 # A constructor that replaces a part of what its base has made.
 _INHERITS = sign("__init__", pattern=r"\.__init__\(", own=True)
 _REPLACES = sign(

@@ -19,7 +19,7 @@ optimizer.step()
 ```
 
 The same loss without a trace: gradients are to be accumulated over some batches, but the reset is in each iteration
-and the step in every fourth.
+and the step in every fourth; or both are in a function that an engine calls for each batch.
 
 ```python
 for i, (x, y) in enumerate(loader):
@@ -61,6 +61,7 @@ from gradguard.static.lost_gradients import (
     lost_between_backwards,
     lost_but_of_last_iteration,
     lost_in_next_iteration,
+    puts_back,
 )
 from gradguard.static.model import Function, Step, ZeroGrad
 
@@ -113,16 +114,21 @@ def _concerns(function: Function, reset: ZeroGrad) -> bool:
 
 
 def _while_accumulating(function: Function) -> Iterator[Finding]:
-    for loop in function.loops:
-        steps = [s for s in loop.steps if s.loop is loop]
+    """Of each loop that trains, and of a function that is called for each batch."""
+    by_hand = puts_back(function)
+    for loop in (None, *function.loops):
+        steps = [s for s in function.steps if s.loop is loop]
+        backwards = [b for b in function.backwards if b.loop is loop or (loop is not None and b in loop.backwards)]
         if any(s.is_periodic for s in steps) and not all(s.is_periodic for s in steps):
             continue  # a generator and a critic: which backward is whose cannot be told
-        if all(b.is_periodic for b in loop.backwards):
+        if all(b.is_periodic for b in backwards):
             continue  # the loss is summed, and its backward comes with the step
-        resets = [z for z in loop.zero_grads if z.loop is loop and z.target is not None]
+        if not any(b.loop is loop and not b.is_in_loop_of_callee for b in backwards):
+            continue
+        resets = [z for z in function.zero_grads if z.loop is loop and z.target is not None]
         for reset in resets:
             own = [s for s in steps if s.target == reset.target or _is_of_model(function, reset, steps)]
-            if not reset.conditional and loop.is_step and own and all(s.is_periodic and not s.zeroes for s in own):
+            if not reset.conditional and own and not by_hand and all(s.is_periodic and not s.zeroes for s in own):
                 yield rule.finding(
                     reset.source.site,
                     f"`{reset.target}` steps every few iterations, but its gradients are reset in each: what was to be "

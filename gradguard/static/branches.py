@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
-from gradguard.static import periods
 from gradguard.static import tree as t
+from gradguard.static import turns
 from gradguard.static.binding import bind
 from gradguard.static.classes import Class
 from gradguard.static.conditions import (
@@ -51,7 +51,7 @@ def if_(flow: Flow, stmt: t.If, state: State) -> State | None:
     if key is not None:
         (first if equal else second).assign(flow.canonical(key), Value(kind=Kind.NUMBER, ref=Word(text)))
     flow.branches += 1
-    every = periods.every(flow, stmt)
+    every = turns.every(flow, stmt)
     flow.periods += [] if every is None else [every]
     once = flow.loop is not None and (
         holds_once(stmt.test, flow.loop.targets)

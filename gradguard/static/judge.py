@@ -37,6 +37,7 @@ from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
 from gradguard.static.live_advantages import live_advantages
+from gradguard.static.live_multipliers import live_multipliers
 from gradguard.static.live_states import live_states
 from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.missing_gradients import missing_gradients, without_gradient
@@ -155,6 +156,7 @@ def judge(flow: Flow) -> None:
     if computed := computed_of_parameters(flow):
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
     if flow.facts.backwards:
+        flow.facts.live_multipliers = lambda: list(live_multipliers(flow))
         flow.facts.changed_between = lambda: list(changed_between(flow))
     if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
         flow.facts.detached_starts = lambda: list(detached_starts(flow))

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.functions import FunctionRef
+from gradguard.static.functions_called import calls_of, functions_called
 from gradguard.static.mistakes import LiveAdvantage
 from gradguard.static.model import Mode
 from gradguard.static.moving_targets import compared, cuts, runs_of, unshaped
 from gradguard.static.roots import node_of
-from gradguard.static.values import Source
+from gradguard.static.sums import At, contained, scope_of
+from gradguard.static.values import Root, Source
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -24,16 +27,56 @@ _VALUE = re.compile(r"(?:^|_)(?:v|vs|vf|values?|vals?|state_?values?|baselines?|
 
 def live_advantages(flow: Flow) -> Iterator[LiveAdvantage]:
     """The products of a log probability and a difference from a value that is trained by the same backward."""
-    if flow.facts.is_test or not _backpropagated_at_once(flow):
+    if flow.facts.is_test:
         return
-    trained = list(_trained_values(flow))
+    found = list(_weighted(flow))
+    if found and _backpropagated_at_once(flow):
+        yield from found
+
+
+def _weighted(flow: Flow) -> Iterator[LiveAdvantage]:
+    trained = [side for _, side in _trained_values(flow)]
     for node in flow.ref.define.nodes if trained or flow.facts.forwards else ():
-        if isinstance(node, t.Operation) and node.operator == "*" and len(node.operands) == 2:
-            for other, advantage in (node.operands, node.operands[::-1]):
-                value = _value_of(flow, advantage, trained) if _is_log_probability(flow, other) else None
-                if value is not None:
-                    yield LiveAdvantage(flow.site(advantage), flow.site(value), flow.site(node))
-                    break
+        for advantage in _factors(flow, node):
+            value = _value_of(flow, advantage, trained)
+            if value is not None and _is_weight(flow, node, advantage):
+                yield LiveAdvantage(flow.site(advantage), flow.site(value), flow.site(node))
+                break
+
+
+def _factors(flow: Flow, node: t.Node) -> list[t.Expr]:
+    """What may be an advantage: a factor of a log probability, or what a function is given that multiplies."""
+    if isinstance(node, t.Operation):
+        return _weights_in(flow, node)
+    return [arg.value for arg in node.args if not arg.star] if isinstance(node, t.Call) else []
+
+
+def _weights_in(flow: Flow, node: t.Node) -> list[t.Expr]:
+    """The other factor of a product with a log probability."""
+    if not isinstance(node, t.Operation) or node.operator != "*" or len(node.operands) != 2:
+        return []
+    ways = (node.operands, node.operands[::-1])
+    return [weight for other, weight in ways if _is_log_probability(flow, other)]
+
+
+def _is_weight(flow: Flow, node: t.Node, advantage: t.Expr) -> bool:
+    """Whether something is a factor, or an argument that a function of the program multiplies a probability by."""
+    if not isinstance(node, t.Call):
+        return True
+    for ref in functions_called(flow, node):
+        names = [name for name, given in ref.given_by(node).items() if given is advantage]
+        if any(_weights(flow, ref, name) for name in names):
+            return True
+    return False
+
+
+def _weights(flow: Flow, ref: FunctionRef, name: str) -> bool:
+    """Whether a parameter, with its graph, weights a log probability."""
+    inner = flow.project.flow(ref)
+    if inner is None or any(cuts(inner, part) for value in ref.assigned.get(name, []) for part in t.walk(value)):
+        return False
+    weights = (weight for node in ref.define.nodes for weight in _weights_in(inner, node))
+    return any(t.path_of(unshaped(weight)) == name for weight in weights)
 
 
 def _backpropagated_at_once(flow: Flow) -> bool:
@@ -42,7 +85,63 @@ def _backpropagated_at_once(flow: Flow) -> bool:
     if calls:
         return len(calls) == 1 or any(_is_sum(flow, expr) for call in calls.values() for expr in _given(call))
     returned = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return)]
-    return bool(returned) and any(_is_sum(flow, value) for value in returned if value is not None)
+    given = [value for value in returned if value is not None]
+    return any(_is_sum(flow, value) for value in given) or (bool(given) and _are_added_up(flow))
+
+
+def _are_added_up(flow: Flow) -> bool:
+    """Whether a caller backpropagates a sum of the losses that it gets, with that of the value, and none besides."""
+    losses = [node for node, _ in _trained_values(flow)]
+    for caller, call in calls_of(flow) if losses else ():
+        backwards = [each for each in caller.facts.backwards if any(_is_of(root, call) for root in each.value.reach)]
+        given = [expr for each in backwards for expr in _given(each.site.node)]
+        if len(backwards) == 1 and any(_has_one_of(flow, caller, call, expr, losses) for expr in given):
+            return True
+    return False
+
+
+def _is_of(root: Root, call: t.Call) -> bool:
+    return node_of(root.key) is call
+
+
+def _has_one_of(flow: Flow, caller: Flow, call: t.Call, expr: t.Expr, losses: Sequence[t.Node]) -> bool:
+    """Whether a sum of the caller has one of some losses in it that a call gives, by whatever name."""
+    if not _is_sum(caller, expr) and not _adds_all(caller, expr):
+        return False
+    scope = scope_of(caller)
+    for term in contained(At(scope, expr, scope.place(expr))):
+        if term.calls == (call,) and _is_one_of(flow, term.bound, losses):
+            return True
+        if isinstance(term.bound, t.Assign) and term.bound.value is call:
+            given = _returned_as(flow, term.bound, term.path)
+            if term.path.endswith("[*]") or (given is not None and _is_one_of(flow, given, losses)):
+                return True
+    return False
+
+
+def _adds_all(flow: Flow, expr: t.Expr) -> bool:
+    """``sum(losses)``, or its name."""
+    return any(
+        isinstance(each, t.Call) and isinstance(each.func, t.Name) and each.func.id == "sum"
+        for each in (expr, *flow.ref.assigned.get(t.path_of(expr) or "", []))
+    )
+
+
+def _returned_as(flow: Flow, stmt: t.Assign, path: str) -> t.Expr | None:
+    """What a function returns as one of several: ``value_loss`` of ``policy_loss, value_loss = self.losses(batch)``."""
+    ways = [each.value for each in flow.ref.define.statements if isinstance(each, t.Return)]
+    names = [t.path_of(each) for target in stmt.targets for each in t.names_in(target)]
+    given = ways[0] if len(ways) == 1 else None
+    if not isinstance(given, t.Display) or path not in names or len(names) != len(given.items):
+        return None
+    return given.items[names.index(path)]
+
+
+def _is_one_of(flow: Flow, value: t.Node | None, losses: Sequence[t.Node]) -> bool:
+    """Whether a comparison is written in something, or in what its name is bound to."""
+    bound = flow.ref.assigned.get(t.path_of(value) or "", []) if isinstance(value, t.Expr) else []
+    nodes = (node for each in (value, *bound) for node in t.walk(each))
+    return any(node is loss for node in nodes for loss in losses)
 
 
 def _given(call: t.Node) -> list[t.Expr]:
@@ -63,11 +162,12 @@ def _is_sum(flow: Flow, value: t.Expr) -> bool:
     return False
 
 
-def _trained_values(flow: Flow) -> Iterator[t.Expr]:
-    """What is compared with returns in a loss of the same function: a value that is trained."""
+def _trained_values(flow: Flow) -> Iterator[tuple[t.Node, t.Expr]]:
+    """What is compared with returns in a loss of the same function, with that: a value that is trained."""
     for node in flow.ref.define.nodes:
-        sides = compared(flow, node, is_loss=True)
-        yield from (side for side in sides or () if not any(cuts(flow, part) for part in t.walk(side)))
+        for side in compared(flow, node, is_loss=True) or ():
+            if not any(cuts(flow, part) for part in t.walk(side)):
+                yield node, side
 
 
 def _is_log_probability(flow: Flow, expr: t.Expr) -> bool:

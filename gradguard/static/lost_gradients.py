@@ -101,6 +101,27 @@ def _reads(around: Round) -> bool:
     return any(isinstance(node, t.Attribute) and node.name == "grad" for node in t.walk(around.body))
 
 
+def puts_back(function: Function) -> bool:
+    """Whether a function sets gradients to what it has kept of them: it may add them up by itself."""
+    body = function.site.node if function.site is not None else None
+    return isinstance(body, t.Define) and any(map(_sets_gradient, body.nodes))
+
+
+def _sets_gradient(node: t.Node) -> bool:
+    """``p.grad = kept``, ``p.grad += kept``, ``p.grad.copy_(kept)``."""
+    if isinstance(node, t.Assign) and not (isinstance(node.value, t.Constant) and node.value.value is None):
+        return any(_is_gradient(target) for target in node.targets)
+    if isinstance(node, t.Augment):
+        return node.operator == "+" and _is_gradient(node.target)
+    func = node.func if isinstance(node, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name in ("copy_", "add_") and _is_gradient(func.value)
+
+
+def _is_gradient(expr: t.Expr) -> bool:
+    """``p.grad``, ``p.grad.data``, ``p.grad[:]``."""
+    return any(isinstance(node, t.Attribute) and node.name == "grad" for node in t.walk(expr))
+
+
 def _last_two(around: Round, step: Step) -> tuple[Event | None, Event | None]:
     before = around.before(step)
     return next(before, None), next(before, None)

@@ -189,6 +189,21 @@ class LiveAdvantage:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveMultiplied:
+    """The loss of a multiplier, as of a temperature, trains what it is multiplied with.
+
+    Args:
+        site: what is multiplied, in that loss.
+        fixed: the same in the loss that is to train it, which has the multiplier without its graph.
+        multiplier: the path of the variable that is trained by it.
+    """
+
+    site: Site
+    fixed: Site
+    multiplier: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unreached:
     """An optimizer steps after the backward of a loss in which none of its parameters is.
 

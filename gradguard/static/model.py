@@ -48,6 +48,7 @@ from gradguard.static.mistakes import (
     LeftByError,
     LeftOnStack,
     LiveAdvantage,
+    LiveMultiplied,
     LiveState,
     MovingTarget,
     NeverRecorded,
@@ -148,6 +149,7 @@ class Function:
         kept_keys: the entries under weak keys whose values have their keys (reads other files).
         left_by_errors: what a context manager leaves in a collection where its block raises (reads other files).
         live_advantages: the factors of a policy's loss that have the graph of a value.
+        live_multipliers: the factors in the loss of a multiplier that the same backward trains against it.
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         trained_averages: the networks that follow another one, and are trained as well (reads other files).
         trained_teachers: the teachers that it trains with their students (reads other files).
@@ -224,6 +226,7 @@ class Function:
     kept_keys: Callable[[], list[KeptKey]] = field(default=list, repr=False)
     left_by_errors: Callable[[], list[LeftByError]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
+    live_multipliers: Callable[[], list[LiveMultiplied]] = field(default=list, repr=False)
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
     trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)
     trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,28 +14,10 @@ from gradguard.static.outline import SCRIPT
 from gradguard.static.own_methods import methods_of, reached
 from gradguard.static.parameters import chosen, flags_given, frozen_by
 from gradguard.static.paths import is_part
+from gradguard.static.thawed import is_switch, may_thaw, thawed
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-
-# What is no parameter: the input of a penalty on gradients, or of an attack.
-_TENSORS = (
-    r"(?:self\.)?(?:[xzw]|x_\w+|z_\w+|inputs?|imgs?|images?|data|batch|real\w*|fake\w*|interp\w*|\w*noise|alpha|eps\w*|"
-    r"sample\w*|latents?|delta|perturb\w*|adv\w*|states?|actions?|points?|coords?|pos|tensor)"
-)
-_MAKES_TENSOR = r"(?:rand\w*|Variable|detach|clone|from_numpy|tensor|zeros\w*|ones\w*)\("
-# A parameter is asked for gradients, or for whatever a variable says.
-_THAWS = re.compile(
-    rf"^(?!.*{_MAKES_TENSOR}).*?(?:^|[^\w.])(?!{_TENSORS}\.requires_grad)[\w.\[\]'\"()*]+\.requires_grad"
-    r"(?:\s*=(?!=)(?!\s*False\b)|_\((?!\s*(?:requires_grad\s*=\s*)?False\b))|[\"']requires_grad[\"']"
-)
-# The same in other words, or by what cannot be read; new parameters.
-_OTHERWISE = re.compile(
-    r"un_?fre+ze|unfrozen|un_?toggle|toggle_optimizer|\bthaw|add_param_group|make_trainable|\.trainable\b|"
-    r"\b\w*(?:grad|freeze|frozen|toggle|trainable|learn)\w*\([^\n]*?(?:,\s*|\b[a-z_]+\s*=\s*)True\s*\)",
-    re.I,
-)
-_SWITCHES = re.compile(r"^_*(?:set_)?(?:requires_grad|toggle_grad)$")
 
 
 class _Freeze(NamedTuple):
@@ -61,14 +42,21 @@ def _in_steps(flow: Flow, loop: Loop | None) -> Iterator[NeverUnfrozen]:
     if not _is_repeated(flow, loop):
         return
     steps = [s for s in flow.facts.steps if loop is None or (s.loop is not None and s.loop.within(loop))]
-    for freeze in _freezes(flow, _body(flow, loop)):
+    freezes = list(_freezes(flow, _body(flow, loop)))
+    frozen = {freeze.module for freeze in freezes}
+    for freeze in freezes:
         is_of_object = loop is None and freeze.module.startswith("self.")
-        others = _steps_of_object(flow) if is_of_object else ()
+        others = list(_steps_of_object(flow)) if is_of_object else []
         concerned = (step for step in (*steps, *others) if _has(step, freeze.module))
         step = next((each for each in concerned if _is_kept(flow, loop, each, freeze.module)), None)
-        if step is not None and step.target is not None and not _may_thaw(flow, freeze):
+        if step is None or step.target is None:
+            continue
+        besides = _thawed_besides(flow, [*steps, *others], freeze) if may_thaw(flow, freeze.told) else frozenset()
+        if besides is not None:
             is_whole = all(is_part(module, freeze.module) for module in step.modules or ())
-            yield NeverUnfrozen(flow.site(freeze.stmt), freeze.module, step.target, step.source.site, is_whole)
+            is_left_out = any(_has(step, each) for each in besides & frozen)
+            is_sure = is_whole or is_left_out
+            yield NeverUnfrozen(flow.site(freeze.stmt), freeze.module, step.target, step.source.site, is_sure)
 
 
 def _is_repeated(flow: Flow, loop: Loop | None) -> bool:
@@ -120,7 +108,7 @@ def _by_helper(flow: Flow, stmt: t.Stmt, call: t.Call) -> Iterator[_Freeze]:
     if helper is None:
         flag = call.argument("requires_grad", 1)
         is_off = isinstance(flag, t.Constant) and flag.value is False and len(call.args) == 2
-        if is_off and _SWITCHES.match(call.name):
+        if is_off and is_switch(call.name):
             yield from (_Freeze(stmt, path, call.name) for path in _paths(call.args[0].value))
         return
     is_bound = helper.owner is not None and [p.name for p in helper.define.params[:1]] == ["self"]
@@ -191,6 +179,17 @@ def _has(step: Step, module: str) -> bool:
     return any(is_part(each, module) for each in step.modules or ())
 
 
+def _thawed_besides(flow: Flow, steps: Sequence[Step], freeze: _Freeze) -> frozenset[str] | None:
+    """The networks that are made trainable again, where it is known that this one is not among them; else None.
+
+    They are such as an optimizer has: a list of networks may have this one in it.
+    """
+    others = thawed(flow, freeze.told)
+    if not others or any(is_part(each, freeze.module) or is_part(freeze.module, each) for each in others):
+        return None
+    return others if all(any(_has(step, each) for step in steps) for each in others) else None
+
+
 def _is_kept(flow: Flow, loop: Loop | None, step: Step, module: str) -> bool:
     """Whether the next step is one of the same optimizer, of the same module."""
     paths = (step.target or "", module)
@@ -211,15 +210,3 @@ def _bound(body: Sequence[t.Stmt]) -> Iterator[str]:
         targets = stmt.targets if isinstance(stmt, t.Assign) else [stmt.target] if isinstance(stmt, t.Repeat) else []
         for target in targets:
             yield from filter(None, map(t.path_of, t.names_in(target) if target is not None else ()))
-
-
-def _may_thaw(flow: Flow, freeze: _Freeze) -> bool:
-    """Whether something in the program may make parameters trainable again, or new ones (reads other files)."""
-    survey, told = flow.project.survey, freeze.told
-    if survey.mentions(_OTHERWISE, flow.module):
-        return True
-    besides = (told,) if told is not None else ()
-    if survey.acts("requires_grad", _THAWS, flow.module, besides):
-        return True
-    otherwise = re.compile(rf"\b{told}\((?![^#\n]*\bFalse\b)")
-    return told is not None and survey.acts(told, otherwise, flow.module)

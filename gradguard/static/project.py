@@ -497,13 +497,14 @@ class Project:
         templates = ref.owner.templates_of(ref.define.name) if ref.owner is not None else ()
         yield from (flow for template in templates if (flow := self.flow(template)) is not None)
 
-    def written_calling(self, ref: FunctionRef, *, anywhere: bool = False) -> Iterator[FunctionRef]:
+    def written_calling(self, ref: FunctionRef, *, name: str = "", anywhere: bool = False) -> Iterator[FunctionRef]:
         """The same functions as they are written.
 
         Args:
+            name: as above.
             anywhere: also those of files that name nothing of this one: an object may be handed to them.
         """
-        for module, selection in self._mentioning(ref, anywhere=anywhere):
+        for module, selection in self._mentioning(ref, name, anywhere=anywhere):
             yield from module.functions(selection)
 
     def _mentioning(

@@ -10,8 +10,10 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
+from gradguard.static.names import named_kind
 from gradguard.static.order import following
 from gradguard.static.replacing import adapts, adds, is_below, is_of_each, replaces, replacing, splits
+from gradguard.static.schedulers import called
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
 
@@ -32,10 +34,11 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
     for stmt in flow.ref.define.statements:
         path = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Call) else None
         made = flow.final.env.get(flow.canonical(path)) if path is not None else None
-        if path is None or made is None or made.kind is not Kind.OPTIMIZER:
+        if path is None or made is None:
             continue
-        given, after = _given(flow, stmt, made), list(following(flow.ref.define.body, stmt))
-        for place, later in enumerate(after) if given else ():
+        given = _given(flow, stmt, made) if made.kind is Kind.OPTIMIZER else _given_by_name(flow, stmt, path, made)
+        after = list(following(flow.ref.define.body, stmt)) if given else []
+        for place, later in enumerate(after):
             if (replaced := _replaced(flow, later, given)) is not None:
                 if is_used(flow, path, replaced.node, after[place + 1 :], given):
                     yield Replacement(path, flow.site(stmt), flow.site(later), replaced)
@@ -49,6 +52,39 @@ def _given(flow: Flow, stmt: t.Stmt, optimizer: Value) -> frozenset[str]:
         return frozenset()
     helper = flow.module.value_of(call.func).ref
     return frozenset(_as_given(helper, call, optimizer.ref)) if isinstance(helper, FunctionRef) else optimizer.ref
+
+
+def _given_by_name(flow: Flow, stmt: t.Stmt, path: str, made: Value) -> frozenset[str]:
+    """The same of what is an optimizer by its name, and is made of parameters by who knows what.
+
+    ``optimizer = build(OPTIMIZERS, config, net.parameters())``, ``optimizer = instantiate(config, net.parameters())``.
+    """
+    call = stmt.value if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
+    if not isinstance(call, t.Call) or made.kind is not Kind.UNKNOWN or named_kind(path) is not Kind.OPTIMIZER:
+        return frozenset()
+    direct = frozenset(_asked_for_parameters(call))
+    helper = called(flow.ref, call) if not direct else None
+    if helper is None:
+        return direct
+    inside = frozenset(own for value in helper.given_back() for own in _asked_for_parameters(value))
+    kept = (own for own in inside if own.startswith("self.") and helper.owner is not None)
+    return frozenset((*_as_given(helper, call, inside), *kept))
+
+
+def is_made_by_name(stmt: t.Assign) -> bool:
+    """Whether a statement makes what is an optimizer by its name, of the parameters of a module."""
+    path = t.path_of(stmt.targets[0]) if len(stmt.targets) == 1 else None
+    is_optimizer = path is not None and named_kind(path) is Kind.OPTIMIZER
+    return is_optimizer and next(_asked_for_parameters(stmt.value), None) is not None
+
+
+def _asked_for_parameters(value: t.Expr) -> Iterator[str]:
+    """The modules whose parameters a call is given: ``net`` of ``build(config, net.parameters())``."""
+    for node in t.walk([arg.value for arg in value.args]) if isinstance(value, t.Call) else ():
+        func = node.func if isinstance(node, t.Call) else None
+        if isinstance(func, t.Attribute) and func.name in ("parameters", "named_parameters"):
+            owner = t.path_of(func.value)
+            yield from (owner,) if owner is not None else ()
 
 
 def _as_given(helper: FunctionRef, call: t.Call, paths: frozenset[str]) -> Iterator[str]:
@@ -88,24 +124,37 @@ def _replaced_by_helper(call: t.Call, helper: FunctionRef, given: frozenset[str]
     return None
 
 
-def _replaced_by_method(flow: Flow, stmt: t.Stmt, called: t.Expr, given: frozenset[str]) -> Site | None:
+def _replaced_by_method(flow: Flow, stmt: t.Stmt, name: t.Expr, given: frozenset[str]) -> Site | None:
     """By a method of the object that has the module, or of the module itself: ``net.widen(4)``."""
-    owner = t.path_of(called.value) if isinstance(called, t.Attribute) else None
-    if owner is None or not isinstance(called, t.Attribute):
+    owner = t.path_of(name.value) if isinstance(name, t.Attribute) else None
+    if owner is None or not isinstance(name, t.Attribute):
         return None
     cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
-    method = cls.method(called.name) if isinstance(cls, Class) else None
+    method = cls.method(name.name) if isinstance(cls, Class) else None
     if method is None:
-        return _replaced_in_each(flow, stmt, called, given)
+        by_name = _replaced_in_one(flow, owner, name, given) if not isinstance(cls, Class) else None
+        return by_name or _replaced_in_each(flow, stmt, name, given)
     seen = frozenset("self" + path[len(owner) :] for path in given if is_below(path, owner))
     return replacing(method, seen) if seen else None
+
+
+def _replaced_in_one(flow: Flow, owner: str, name: t.Attribute, given: frozenset[str]) -> Site | None:
+    """The same of a module whose class is not known, where all modules of the program that have the method do so."""
+    if not any(is_below(owner, path) for path in given):
+        return None
+    return _always_replaced(flow, name.name)
 
 
 def _replaced_in_each(flow: Flow, stmt: t.Stmt, call: t.Attribute, given: frozenset[str]) -> Site | None:
     """The same for a part that a loop takes: ``for layer in adapters(model): layer.reset()``."""
     if not is_of_each(flow.ref, stmt, t.path_of(call.value), given):
         return None
-    methods = flow.project.survey.methods_of_modules(call.name, flow.module)
+    return _always_replaced(flow, call.name)
+
+
+def _always_replaced(flow: Flow, name: str) -> Site | None:
+    """Where a part is made anew by each method of this name that modules of the program have (reads other files)."""
+    methods = flow.project.survey.methods_of_modules(name, flow.module)
     found = [replacing(ref, frozenset(("self",))) for ref in methods]
     return found[0] if found and all(found) else None
 

@@ -12,7 +12,7 @@ from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Replacement
 from gradguard.static.order import following
 from gradguard.static.own_methods import leading_to, methods_of, reached
-from gradguard.static.replaced import is_given_more, steps
+from gradguard.static.replaced import is_given_more, is_made_by_name, steps
 from gradguard.static.replacing import is_below, is_copy, replaces, replacing
 from gradguard.static.source import Site
 from gradguard.static.unfrozen_later import chosen_from, freezes_some, unfreezes
@@ -36,7 +36,7 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
             continue
         training = leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
         for method in _called_later(owner, ref):
-            if any(isinstance(n, t.Call) and _is_optimizer(method, n) for n in method.define.nodes):
+            if any(_makes_optimizer(method, node) for node in method.define.nodes):
                 continue  # one of its own, for the new one
             for stmt in _unfreezing(flow, method, call) if making is ref else ():
                 if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
@@ -94,6 +94,8 @@ def made_once(ref: FunctionRef, owner: Class) -> Iterator[tuple[str, FunctionRef
     for stmt in ref.define.body if is_cached or is_constructor else ():
         value = stmt.value if isinstance(stmt, t.Assign | t.Return) else None
         making, call = _making(ref, owner, value) if isinstance(value, t.Call) else (ref, None)
+        if call is None and isinstance(stmt, t.Assign) and isinstance(value, t.Call) and is_made_by_name(stmt):
+            call = value
         if call is None:
             continue
         if isinstance(stmt, t.Return) and is_cached:
@@ -115,6 +117,11 @@ def _making(ref: FunctionRef, owner: Class, call: t.Call) -> tuple[FunctionRef, 
     if method is not None and isinstance(made, t.Call) and _is_optimizer(method, made):
         return method, made
     return ref, None
+
+
+def _makes_optimizer(ref: FunctionRef, node: t.Node) -> bool:
+    is_named = isinstance(node, t.Assign) and is_made_by_name(node)
+    return is_named or (isinstance(node, t.Call) and _is_optimizer(ref, node))
 
 
 def _is_optimizer(ref: FunctionRef, call: t.Call) -> bool:

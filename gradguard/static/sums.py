@@ -349,6 +349,111 @@ def _appended(scope: Scope, path: str, place: _Place) -> Iterator[At]:
             yield At(scope, call.args[0].value, where)
 
 
+# --- its terms, as they are written -----------------------------------------------------------------------------
+
+
+class Added(NamedTuple):
+    """A term of a sum that is none itself.
+
+    Args:
+        at: the term.
+        sign: -1 where it is taken away.
+        within: the statements that bind the sums in which it is, and the calls that give them, from the outside on.
+    """
+
+    at: At
+    sign: int = 1
+    within: tuple[t.Node, ...] = ()
+
+    def inside(self, at: At | None, *, by: t.Node | None = None, sign: int = 1) -> Added:
+        """What is at another place, as a part of this one."""
+        return Added(
+            at if at is not None else self.at, self.sign * sign, (*self.within, by) if by is not None else self.within
+        )
+
+
+def terms(whole: Added, depth: int = _DEEP) -> Iterator[Added]:
+    """The terms of a sum, through names, means and functions of the program; what is not followed is one."""
+    parts = list(_terms_in(whole)) if depth else []
+    for part in parts:
+        yield from terms(part, depth - 1)
+    if not parts:
+        yield whole
+
+
+def _terms_in(whole: Added) -> Iterator[Added]:
+    scope, expr, place = whole.at
+    if path_of(expr) is not None:
+        yield from _terms_of_path(whole)
+    elif isinstance(expr, t.Operation):
+        yield from (whole.inside(At(scope, each, place), sign=sign) for sign, each in _signed(expr))
+    elif isinstance(expr, t.Call):
+        inner = _rescaled(expr)
+        returned = list(_returned(whole.at)) if inner is None else [At(scope, inner, place)]
+        first = expr.args[0].value if expr.args else None
+        if len(returned) == 1:
+            yield whole.inside(returned[0], by=expr)
+        elif path_of(expr.func) == "sum" and isinstance(first, t.Display):
+            yield from (whole.inside(At(scope, item, place)) for item in first.items)
+
+
+def _signed(expr: t.Operation) -> Iterator[tuple[int, t.Expr]]:
+    """What is added up in an operation, each with its sign; ``loss`` alone of ``0.5 * loss``, ``weight * loss``."""
+    if expr.operator in ("+", "-"):
+        for number, operand in enumerate(expr.operands):
+            is_away = expr.operator == "-" and (number > 0 or len(expr.operands) == 1)
+            yield -1 if is_away else 1, operand
+    elif expr.operator in ("*", "/") and len(expr.operands) == 2:
+        numbers = [each for each in expr.operands if isinstance(without_minus(each)[1], t.Constant)]
+        others = [each for each in expr.operands if each not in numbers]
+        losses = others if numbers else [each for each in others if _is_loss(without_minus(each)[1])]
+        is_divisor = expr.operator == "/" and losses != expr.operands[:1]
+        if len(losses) == 1 and not is_divisor:
+            rest = next(each for each in expr.operands if each is not losses[0])
+            yield without_minus(rest)[0], losses[0]
+
+
+def without_minus(expr: t.Expr) -> tuple[int, t.Expr]:
+    """``x`` of ``-x``, and the sign."""
+    is_minus = isinstance(expr, t.Operation) and expr.operator == "-" and len(expr.operands) == 1
+    return (-1, expr.operands[0]) if is_minus else (1, expr)  # type: ignore[attr-defined]
+
+
+def _terms_of_path(whole: Added) -> Iterator[Added]:
+    scope, expr, place = whole.at
+    path = path_of(expr) or ""
+    bound = scope.binding(path, place)
+    if bound is None or bound.path != path:
+        outer = given_as(whole.at) if bound is None else None
+        yield from (whole.inside(outer),) if outer is not None else ()
+    elif isinstance(bound.stmt, t.Augment):
+        sign = {"+": 1, "-": -1}.get(bound.stmt.operator)
+        if sign is not None:
+            yield whole.inside(At(scope, bound.stmt.target, bound.place))
+            yield whole.inside(At(scope, bound.stmt.value, bound.place), by=bound.stmt, sign=sign)
+    elif (value := _value(scope, bound)) is not None:
+        yield whole.inside(value, by=bound.stmt)
+
+
+def given_as(at: At) -> At | None:
+    """What a caller gives for a parameter."""
+    scope, expr, _ = at
+    given = scope.given.get(path_of(expr) or "")
+    if given is None or scope.caller is None or scope.call is None:
+        return None
+    return At(scope.caller, given, scope.caller.place(scope.call))
+
+
+def bound_at(at: At) -> At | None:
+    """What a variable was bound to last, in the order of the text, or what a caller gives for it."""
+    scope, expr, place = at
+    path = path_of(expr)
+    bound = scope.binding(path, place) if path is not None else None
+    if bound is None:
+        return given_as(at)
+    return _value(scope, bound) if bound.path == path and not isinstance(bound.stmt, t.Augment) else None
+
+
 # --- what a statement binds a variable to -----------------------------------------------------------------------
 
 

@@ -189,6 +189,17 @@ class Survey(Remembers):
             )
         return self._mentioned[key]
 
+    def mentions_elsewhere(self, pattern: re.Pattern[str], near: Module) -> bool:
+        """Whether another file of the program matches."""
+        others = (path for path in self.links.related(near) if path != near.path)
+        return any(True for _ in self._matching(pattern, near, others))
+
+    def acts_elsewhere(self, word: str, pattern: re.Pattern[str], near: Module, besides: Collection[str] = ()) -> bool:
+        """Whether such a line of another file of the program matches, in another function than some."""
+        texts = map(self.texts.of, self._others_with_word(word, near))
+        lines = (line for text in texts for line in lines_with(word, text))
+        return any(line.function not in besides and pattern.search(line.text) for line in lines)
+
     def is_entered(self, name: str, near: Module) -> bool:
         """Whether an object of a class is used as a context: ``with Hooks(model)``, ``with hooks``."""
         texts = list(self._with_word(name, near))

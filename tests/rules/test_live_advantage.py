@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG226"
 
@@ -216,3 +216,105 @@ def test_look_alikes_of_a_square(square: str) -> None:
     assert_clean(objective("advantage = returns - values", POLICY, square, end="return policy, critic"), CODE)
     assert_clean(objective("advantage = returns - values", "policy = advantage.mean()", square), CODE)
     assert_clean(objective("with torch.no_grad(): advantage = returns - values", POLICY, square), CODE)
+
+
+GIVEN_APART = """
+    class Learner:
+        def losses(self, states, actions, returns):
+            dist = self.actor(states)
+            values = self.critic(states)
+            advantage = returns - values
+            policy_loss = -(dist.log_prob(actions) * advantage).mean()  # !
+            value_loss = advantage.pow(2).mean()
+            return policy_loss, value_loss, dist.entropy().mean()
+
+        def update(self, batch):
+            policy_loss, value_loss, entropy = self.losses(*batch)
+            loss = policy_loss + 0.5 * value_loss - 0.01 * entropy
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+IN_A_DICT = """
+    def terms(net, batch):
+        probs, state_values = net(batch.states)
+        delta = batch.returns - state_values
+        logp = probs.log_prob(batch.actions)
+        actor = (-logp * delta).sum()  # !
+        critic = F.smooth_l1_loss(state_values, batch.returns)
+        return {"actor": actor, "critic": critic}
+
+    def fit(net, batches, optimizer):
+        for batch in batches:
+            parts = terms(net, batch)
+            total = parts["actor"] + 0.5 * parts["critic"]
+            optimizer.zero_grad()
+            total.backward()
+            optimizer.step()
+"""
+UNNAMED = """
+    def both(net, x, actions, returns):
+        dist, value = net(x)
+        adv = returns - value
+        return -(dist.log_prob(actions) * adv).mean(), adv.pow(2).mean()  # !
+
+    def step(net, x, actions, returns, optimizer):
+        first, second = both(net, x, actions, returns)
+        optimizer.zero_grad()
+        sum([first, second]).backward()
+        optimizer.step()
+"""
+BY_HELPER = """
+    def policy_gradient(log_probs, weights):
+        return -(log_probs * weights.squeeze(-1)).mean()
+
+    def step(net, x, actions, returns, optimizer):
+        dist, values = net(x)
+        logp = dist.log_prob(actions)
+        adv = returns - values
+        loss = policy_gradient(logp, adv) + 0.5 * F.mse_loss(values, returns)  # !
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        GIVEN_APART,
+        IN_A_DICT,
+        IN_A_DICT.replace('parts["actor"] + 0.5 * parts["critic"]', "sum(parts.values())"),
+        UNNAMED,
+        BY_HELPER,
+    ],
+)
+def test_losses_that_others_add_up(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(GIVEN_APART, ("actions) * advantage)", "actions) * advantage.detach())")),
+        twin(GIVEN_APART, ("advantage = returns - values", "advantage = returns - values.detach()")),
+        twin(GIVEN_APART, ("loss.backward()", "policy_loss.backward(retain_graph=True)"), (" + 0.5 * value_loss", "")),
+        twin(GIVEN_APART, (" + 0.5 * value_loss", ""), ("loss.backward()", "loss.backward(); value_loss.backward()")),
+        twin(GIVEN_APART, (" + 0.5 * value_loss", "")),  # another method trains the value
+        twin(GIVEN_APART, ("def update", "def other"), ("self.losses(", "self.other_losses(")),
+        twin(IN_A_DICT, ("-logp * delta", "-logp * delta.detach()")),
+        twin(IN_A_DICT, ('parts["actor"] + 0.5 * parts["critic"]', 'parts["actor"] - parts["actor"].mean()')),
+        twin(IN_A_DICT, ('parts["actor"] + 0.5 * parts["critic"]', "sum(parts.values())"), ("logp * delta", "logp")),
+        twin(
+            UNNAMED, ("returns - value\n", "(returns - value).detach()\n"), ("adv.pow(2)", "(value - returns).pow(2)")
+        ),
+        twin(UNNAMED, ("sum([first, second]).backward()", "first.backward()")),
+        twin(UNNAMED, ("sum([first, second])", "sum([first, x.mean()])")),
+        twin(BY_HELPER, ("weights.squeeze(-1)", "weights.detach()")),
+        twin(BY_HELPER, ("return -(", "weights = weights.detach()\n        return -(")),
+        twin(BY_HELPER, ("(logp, adv)", "(logp, adv.detach())")),
+        twin(BY_HELPER, ("log_probs * weights", "weights * weights")),
+    ],
+)
+def test_losses_that_are_right(snippet: str) -> None:
+    assert_clean(snippet, CODE)

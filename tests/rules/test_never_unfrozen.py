@@ -334,3 +334,118 @@ def test_what_it_says() -> None:
     assert "`generator`" in finding.message
     assert "`g_optimizer`" in finding.message
     assert [related.message for related in finding.related] == ["the optimizer of `generator` steps here"]
+
+
+TWO_CRITICS = f"""
+    {NETS}
+    {SWITCH_ALL}
+
+    class Translator:
+        def __init__(self):
+            self.gen = Generator()
+            self.critic_a, self.critic_b = Critic(), Critic()
+            self.opt_g = torch.optim.Adam(self.gen.parameters())
+            critics = list(self.critic_a.parameters()) + list(self.critic_b.parameters())
+            self.opt_d = torch.optim.Adam(critics)
+
+        def backward_d(self):
+            loss = self.critic_a(self.fake.detach()).mean() - self.critic_b(self.real).mean()
+            loss.backward()
+
+        def optimize(self, real):
+            self.real, self.fake = real, self.gen(torch.randn(4, 8))
+            set_requires_grad([self.critic_a, self.critic_b], False)  # !
+            self.opt_g.zero_grad()
+            (self.critic_a(self.fake) + self.critic_b(self.fake)).mean().backward()
+            self.opt_g.step()
+            set_requires_grad(self.critic_a, True)
+            self.opt_d.zero_grad()
+            self.backward_d()
+            self.opt_d.step()
+"""
+THAW = "set_requires_grad(self.critic_a, True)"
+FREEZE_BOTH = "set_requires_grad([self.critic_a, self.critic_b], False)  # !"
+METHOD = """
+        def switch(self, nets, flag):
+            for net in nets:
+                for p in net.parameters():
+                    p.requires_grad = flag
+
+        def backward_d"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (),
+        ((THAW, "self.critic_a.requires_grad_(True)"),),
+        ((THAW, "for p in self.critic_a.parameters():\n                p.requires_grad = True"),),
+        (("self.backward_d()", f"{THAW}; self.backward_d()"), (THAW + "\n", "pass\n")),
+        (("\n        def backward_d", METHOD), (FREEZE_BOTH, FREEZE_BOTH.replace("set_requires_grad", "self.switch"))),
+        ((THAW, "self.switch([self.critic_a], True)"), ("\n        def backward_d", METHOD)),
+        (
+            (FREEZE_BOTH, "self.critic_a.requires_grad_(False); self.critic_b.requires_grad_(False)  # !"),
+            (THAW, "self.critic_a.requires_grad_()"),
+            (SWITCH_ALL, ""),
+        ),
+        ((SWITCH_ALL, "from helpers import set_requires_grad\n"),),
+    ],
+)
+def test_one_of_two_is_left_frozen(edits: tuple[tuple[str, str], ...]) -> None:
+    snippet = TWO_CRITICS
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+def test_the_generator_is_left_frozen_while_the_critic_is_not() -> None:
+    snippet = gan("set_requires_grad(generator, False)  # !", "set_requires_grad(critic, True)", helpers=SWITCH)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (THAW, "set_requires_grad([self.critic_a, self.critic_b], True)"),
+        (THAW, f"{THAW}; set_requires_grad(self.critic_b, True)"),
+        (THAW, f"{THAW}; set_requires_grad(self.critics, True)"),
+        (THAW, f"{THAW}; self.critic_b.requires_grad_(True)"),
+        (THAW, f"{THAW}; self.critic_b.layer.requires_grad_(True)"),
+        (THAW, f"{THAW}; self.critic_b.requires_grad_(self.flag)"),
+        (THAW, "for critic in (self.critic_a, self.critic_b): set_requires_grad(critic, True)"),
+        (THAW, f"other = self.critic_b; set_requires_grad(other, True); {THAW}"),
+        (THAW, f"self.thaw(); {THAW}"),
+        (THAW, f"{THAW}; unfreeze(self.critic_b)"),
+        ("self.backward_d()", "set_requires_grad(self.critic_b, True); self.backward_d()"),
+        ("loss.backward()", "set_requires_grad(self.critic_b, True); loss.backward()"),
+        ("set_requires_grad([self.critic_a, self.critic_b], False)", "set_requires_grad(self.critic_a, False)"),
+        ("self.opt_d = torch.optim.Adam(critics)", "self.opt_d = torch.optim.Adam(self.critic_a.parameters())"),
+    ],
+)
+def test_both_are_trainable_again(edit: tuple[str, str]) -> None:
+    thaw = "def thaw(self):\n            self.critic_b.requires_grad_(True)\n\n        def backward_d"
+    snippet = twin(TWO_CRITICS, edit)
+    assert_clean(snippet.replace("def backward_d", thaw) if "self.thaw()" in edit[1] else snippet, CODE)
+
+
+def test_another_file_makes_the_second_one_trainable(tmp_path: Path) -> None:
+    main = source(TWO_CRITICS)
+    other = "import main\n\ndef again(t):\n    for p in t.critic_b.parameters():\n        p.requires_grad = True\n"
+    assert len(lines_in_files(tmp_path, {"main.py": main}, CODE)) == 1
+    assert lines_in_files(tmp_path, {"main.py": main, "other.py": other}, CODE) == []
+
+
+def test_a_backbone_that_is_frozen_beside_its_head() -> None:
+    snippet = """
+    def tune(net, loader, epochs):
+        optimizer = torch.optim.SGD([{"params": net.backbone.parameters()}, {"params": net.head.parameters()}], lr=0.1)
+        for epoch in range(epochs):
+            net.backbone.requires_grad_(False)
+            net.head.requires_grad_(True)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+    """
+    assert_clean(snippet, CODE)

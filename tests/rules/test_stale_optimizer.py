@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG210"
 IMPORTS = """
@@ -1576,3 +1576,138 @@ def test_a_function_that_unfreezes_and_gives(gives: str) -> None:
     """
     assert_clean(snippet.format(gives=gives, mark=""), CODE)
     assert_flagged(snippet.format(gives="print(o)", mark="  # !"), CODE)
+
+
+BY_A_REGISTRY = """
+    OPTIMIZERS = {}
+
+    def build(table, config, *args):
+        config = dict(config)
+        return table[config.pop("type")](*args, **config)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(8, 8)
+            self.fc = nn.Linear(8, 10)
+
+        def reset_classifier(self, classes):
+            self.fc = nn.Linear(self.fc.in_features, classes)
+
+    class Experiment:
+        def __init__(self, config):
+            self.model = build(MODELS, config["model"])
+            self.optimizer = build(OPTIMIZERS, config["optimizer"], self.model.parameters())
+            self.model.reset_classifier(3)  # !
+
+        def run(self):
+            for x, y in self.loader:
+                self.model.zero_grad()
+                F.cross_entropy(self.model(x), y).backward()
+                self.optimizer.step()
+"""
+BY_NAME = """
+    def finetune(config, net, loader):
+        optimizer = {made}
+        net.head = nn.Linear(64, 5)  # !
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+"""
+IN_A_METHOD = """
+    class Learner:
+        def __init__(self, net, config):
+            self.net = net
+            self.optimizer = instantiate(config.optimizer, params=self.net.parameters())
+
+        def next_task(self, classes):
+            self.net.head = nn.Linear(64, classes)  # !
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+
+    def main(learner, tasks):
+        for task in tasks:
+            learner.next_task(task.classes)
+            learner.fit(task.loader)
+"""
+BY_A_HELPER = """
+    def choose(name, model):
+        return OPTIMS[name]((p for p in model.parameters() if p.requires_grad), lr=0.1)
+"""
+MAKERS = [
+    "OPTIMS[config.name](net.parameters(), lr=0.1)",
+    "hydra.utils.instantiate(config.optimizer, params=net.parameters())",
+    "build_optimizer(config, filter(lambda p: p.requires_grad, net.parameters()))",
+    "make([{'params': net.parameters(), 'lr': 0.1}])",
+    "choose(config.name, net)",
+]
+
+
+@pytest.mark.parametrize("made", MAKERS)
+def test_an_optimizer_by_its_name(made: str) -> None:
+    assert_flagged(BY_A_HELPER + BY_NAME.format(made=made), CODE)
+
+
+@pytest.mark.parametrize("snippet", [BY_A_REGISTRY, IN_A_METHOD])
+def test_an_optimizer_that_a_registry_makes(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+def test_what_is_right_by_its_name() -> None:
+    made = "OPTIMS[config.name](net.parameters(), lr=0.1)"
+    named = BY_NAME.format(made=made)
+    assert_clean(twin(named, (made, "OPTIMS[config.name](other.parameters())")), CODE)
+    assert_clean(twin(named, ("optimizer =", "numbers ="), ("optimizer.", "numbers.")), CODE)
+    assert_clean(twin(named, ("net.head = nn.Linear(64, 5)", f"net.head = nn.Linear(64, 5); optimizer = {made}")), CODE)
+    assert_clean(twin(named, ("net.head = nn.Linear(64, 5)", "net.head.load_state_dict(config.state)")), CODE)
+    assert_clean(twin(named, ("optimizer.step()", "pass")), CODE)
+    assert_clean(BY_A_HELPER + twin(named, (made, "choose(config.name, other)")), CODE)
+    assert_clean(BY_A_HELPER + twin(named, (made, "choose(config.name, net.body)")), CODE)
+    before = [f"        optimizer = {made}\n", "        net.head = nn.Linear(64, 5)\n"]
+    assert_clean(twin(named, ("".join(before), "".join(reversed(before)))), CODE)
+
+
+COUNTS = """class Other(nn.Module):
+        def reset_classifier(self, classes):
+            self.classes = classes
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.model.reset_classifier(3)", "pass"),
+        ("self.model.reset_classifier(3)", "self.model.classifier_of(3)"),
+        ("self.model.reset_classifier(3)", "self.other.reset_classifier(3)"),
+        ("self.fc = nn.Linear(self.fc.in_features, classes)", "nn.init.zeros_(self.fc.weight)"),
+        ("self.fc = nn.Linear(self.fc.in_features, classes)", "self.fc = nn.Identity()"),
+        ("self.model.parameters())\n", "self.other.parameters())\n"),
+        ("self.model.reset_classifier(3)", "self.model.reset_classifier(3); self.optimizer = torch.optim.SGD(self.p)"),
+        ("class Experiment", f"{COUNTS}\n    class Experiment"),
+    ],
+)
+def test_a_registry_and_nothing_stale(edit: tuple[str, str]) -> None:
+    assert_clean(twin(BY_A_REGISTRY, edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.net.head = nn.Linear(64, classes)", "self.net.head = nn.Linear(64, classes); self.rebuild()"),
+        ("self.net.head =", "self.optimizer = instantiate(self.config, self.net.parameters()); self.net.head ="),
+        ("self.net.head =", "optimizer = instantiate(self.config, self.net.parameters()); self.net.head ="),
+        ("learner.next_task(task.classes)", "pass"),
+        ("params=self.net.parameters()", "params=self.net.body.parameters()"),
+    ],
+)
+def test_a_later_method_and_nothing_stale(edit: tuple[str, str]) -> None:
+    rebuild = (
+        "\n        def rebuild(self):\n            self.optimizer = instantiate(self.config, self.net.parameters())\n"
+    )
+    more = rebuild if "rebuild" in edit[1] else ""
+    assert_clean(twin(IN_A_METHOD, edit).replace("\n        def fit", more + "\n        def fit"), CODE)

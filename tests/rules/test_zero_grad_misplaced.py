@@ -5,7 +5,7 @@ from textwrap import indent
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG202"
 
@@ -837,4 +837,148 @@ def test_a_context_that_throws_the_gradients_away(snippet: str) -> None:
     ],
 )
 def test_a_context_that_resets_first_and_steps_in_the_end(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+IN_A_CLOSURE = """
+    def make_trainer(model, optimizer, criterion, every=1):
+        def update(engine, batch):
+            x, y = batch
+            optimizer.zero_grad()  # !
+            loss = criterion(model(x), y) / every
+            loss.backward()
+            if engine.iteration % every == 0:
+                optimizer.step()
+            return loss.item()
+
+        return Engine(update)
+
+    def main(model, data):
+        parts = 4
+        optimizer = torch.optim.Adam(model.parameters())
+        make_trainer(model, optimizer, nn.MSELoss(), parts).run(data)
+"""
+IN_A_METHOD = """
+    class Module:
+        def __init__(self, net, accumulate):
+            self.net = net
+            self.accumulate = accumulate
+            self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def training_step(self, batch, index):
+            self.opt.zero_grad()  # !
+            loss = self.net(batch).mean() / self.accumulate
+            loss.backward()
+            if (index + 1) % self.accumulate == 0:
+                self.opt.step()
+
+    def main(net, loader):
+        module = Module(net, accumulate=8)
+        for index, batch in enumerate(loader):
+            module.training_step(batch, index)
+"""
+BY_A_DICT = """
+    CFG = dict(lr=0.1, accumulate=4)
+
+    class Runner:
+        def one(self, batch):
+            self.seen += 1
+            self.model.zero_grad(set_to_none=True)  # !
+            (self.model(batch).mean() / CFG["accumulate"]).backward()
+            if self.seen % CFG["accumulate"] == 0:
+                self.optimizer.step()
+"""
+COUNTED = """
+    class Worker:
+        def feed(self, x, y):
+            self.optimizer.zero_grad()  # !
+            loss = F.mse_loss(self.net(x), y)
+            loss.backward()
+            self.pending += 1
+            if self.pending == 4:
+                self.optimizer.step()
+                self.pending = 0
+"""
+
+
+@pytest.mark.parametrize("snippet", [IN_A_CLOSURE, IN_A_METHOD, BY_A_DICT, COUNTED])
+def test_a_function_that_is_called_for_each_batch(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+SEEN = "            self.optimizer.zero_grad()\n"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(IN_A_CLOSURE, ("parts = 4", "parts = 1")),
+        twin(IN_A_CLOSURE, ("nn.MSELoss(), parts", "nn.MSELoss()")),
+        twin(
+            IN_A_CLOSURE,
+            ("            optimizer.zero_grad()\n", ""),
+            ("optimizer.step()", "optimizer.step(); optimizer.zero_grad()"),
+        ),
+        twin(IN_A_CLOSURE, ("loss.backward()\n", "pass\n"), ("optimizer.step()", "loss.backward(); optimizer.step()")),
+        twin(
+            IN_A_CLOSURE,
+            (
+                "            optimizer.zero_grad()",
+                "            if engine.iteration % every == 1: optimizer.zero_grad()",
+            ),
+        ),
+        twin(IN_A_METHOD, ("accumulate=8", "accumulate=1")),
+        twin(IN_A_METHOD, ("self.opt.zero_grad()", "self.other.zero_grad()")),
+        twin(BY_A_DICT, ("accumulate=4", "accumulate=1")),
+        twin(BY_A_DICT, ("self.model.zero_grad(set_to_none=True)", "self.encoder.zero_grad()")),
+        twin(COUNTED, (SEEN, "")),
+        twin(COUNTED, ("self.pending == 4", "self.pending == 1")),
+        twin(COUNTED, ("loss.backward()", "loss.backward(); self.g_optimizer.step()")),
+        """
+    class PerStep:
+        def feed(self, x, y):
+            self.optimizer.zero_grad()
+            F.mse_loss(self.net(x), y).backward()
+            for kept, p in zip(self.sums, self.net.parameters()):
+                kept.add_(p.grad)
+            self.pending += 1
+            if self.pending == 4:
+                for kept, p in zip(self.sums, self.net.parameters()):
+                    p.grad = kept.clone()
+                self.optimizer.step()
+                self.pending = 0
+    """,
+        """
+    class Gan:
+        def step(self, real, noise):
+            self.iteration += 1
+            self.opt_d.zero_grad()
+            self.opt_g.zero_grad()
+            fake = self.g(noise)
+            (self.d(fake.detach()).mean() - self.d(real).mean()).backward()
+            self.opt_d.step()
+            if self.iteration % 5 == 0:
+                (-self.d(fake).mean()).backward()
+                self.opt_g.step()
+    """,
+        """
+    def epoch(model, batches, optimizer, number):
+        optimizer.zero_grad()
+        for x, y in batches:
+            F.mse_loss(model(x), y).backward()
+        if number % 2 == 0:
+            optimizer.step()
+    """,
+        """
+    class Agent:
+        def act(self, state):
+            self.t += 1
+            if self.t % 4 == 0:
+                self.optimizer.zero_grad()
+                self.net(state).mean().backward()
+                self.optimizer.step()
+    """,
+    ],
+)
+def test_a_function_that_resets_in_its_turn(snippet: str) -> None:
     assert_clean(snippet, CODE)
