@@ -40,11 +40,11 @@ from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-# A method, which is none to begin with weights, or to generate.
+# A method, which is none to begin with weights, or to generate, and is called by its name.
 _DECORATED = sign(
     "no_grad", "inference_mode",
     pattern=r"@(?:\w+\.)*(?:no_grad|inference_mode)\b[^\n]*\n(?:[ \t]*@[^\n]*\n)*"
-    r"[ \t]*def (?!_*init|generate|reset)\w+\(\s*self\b",
+    r"[ \t]*def (?!_*init|generate|reset|forward\b)\w+\(\s*self\b",
     across=True,
 )  # fmt: skip
 _MODULE = sign("Module")

@@ -99,7 +99,7 @@ class Screen:
         text = code + names
         words = _Words(self._vocabulary, text)
         may_show = cache(
-            lambda sign: bool(words.of(sign)) if sign.across and not sign.inherited else words.show(sign, text)
+            lambda sign: bool(words.of(sign)) if _is_of_lines(sign) and not sign.inherited else words.show(sign, text)
         )
         return _may_apply(
             groups,
@@ -320,6 +320,11 @@ def _reaches_heirs(group: Signs, data: bytes) -> bool:
     """Whether methods that the classes of the file inherit may be concerned, if they show the own signs."""
     inherited = [sign for sign in group if sign.inherited]
     return bool(inherited) and all(sign.is_in(data) for sign in inherited)
+
+
+def _is_of_lines(sign: Sign) -> bool:
+    """Whether it goes over lines of one function: not looked for in a whole file, where it may go over far more."""
+    return sign.own and sign.across
 
 
 @cache
