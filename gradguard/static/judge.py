@@ -45,6 +45,7 @@ from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, 
 from gradguard.static.module_inputs import may_get_graphs
 from gradguard.static.moving_targets import moving_targets
 from gradguard.static.never_recorded import never_recorded
+from gradguard.static.never_reset import never_reset
 from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
@@ -146,6 +147,7 @@ def judge(flow: Flow) -> None:
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
+    flow.facts.never_reset = lambda: list(never_reset(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

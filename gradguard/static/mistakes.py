@@ -388,6 +388,23 @@ class FrozenInTraining:
 
 
 @dataclass(frozen=True, slots=True)
+class NeverReset:
+    """A metric keeps the tensors of all epochs, as nothing calls the method that is to empty its list.
+
+    Args:
+        site: the statement that keeps them.
+        collection: the path of the list.
+        reset: the method.
+        read: what has all of the list gone over in each epoch.
+    """
+
+    site: Site
+    collection: str
+    reset: str
+    read: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverUnfrozen:
     """Each step freezes a network, nothing makes it trainable again, and an optimizer is to train it.
 

@@ -52,6 +52,7 @@ from gradguard.static.mistakes import (
     LiveState,
     MovingTarget,
     NeverRecorded,
+    NeverReset,
     NeverUnfrozen,
     NoGradient,
     PartlyReset,
@@ -179,6 +180,7 @@ class Function:
         never_recorded: the calls of methods under ``no_grad`` that alone run what is to be trained (reads other files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
+        never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
@@ -241,6 +243,7 @@ class Function:
     drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
+    never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def is_never_emptied(flow: Flow, path: str) -> bool:
     """Whether nothing in the program empties, or begins anew, a collection that a function puts something into."""
     name = path.rpartition(".")[2]
-    if not name.isidentifier() or path in flow.ref.assigned or any(_takes(n, path) for n in flow.ref.define.nodes):
+    if not name.isidentifier() or path in flow.ref.assigned or any(takes_out(n, path) for n in flow.ref.define.nodes):
         return False
     return not flow.project.survey.empties(name, flow.module, (flow.defined,), bare=name == path)
 
 
-def _takes(node: t.Node, path: str) -> bool:
+def takes_out(node: t.Node, path: str) -> bool:
     """``known.pop(key)``, ``known.clear()``, ``del known[key]``."""
     if isinstance(node, t.Delete):
         return any(is_part(t.path_of(target) or "", path) for target in node.targets)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
+from gradguard.static.backward_below import runs_backward
 from gradguard.static.bound_paths import mentions
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import ScheduleLength
@@ -190,7 +191,7 @@ def _steps_of_call(ref: FunctionRef, call: t.Call, place: _Place, depth: int) ->
 
 def _trains(ref: FunctionRef, loop: t.Repeat) -> bool:
     """Whether each iteration of a loop trains on a batch; one over a few words is none: ``for phase in ["train"]``."""
-    return not _is_of_one(ref, loop) and _runs_backward(ref, loop.body, _DEPTH)
+    return not _is_of_one(ref, loop) and runs_backward(ref, loop.body)
 
 
 def _is_of_one(ref: FunctionRef, loop: t.Repeat) -> bool:
@@ -219,15 +220,6 @@ def _is_length(node: t.Node) -> bool:
     """``len(data)``, ``x.size(0)``, ``x.shape[0]``."""
     return (isinstance(node, t.Call) and node.name in ("len", "size")) or (
         isinstance(node, t.Attribute) and node.name == "shape"
-    )
-
-
-def _runs_backward(ref: FunctionRef, body: Sequence[t.Stmt], depth: int) -> bool:
-    """Whether some statements have a backward, or call a function of the program that has one."""
-    calls = [node for node in t.walk(body) if isinstance(node, t.Call)]
-    callees = (called(ref, call) for call in calls) if depth else ()
-    return any(call.name == "backward" for call in calls) or any(
-        callee is not None and _runs_backward(callee, callee.define.body, depth - 1) for callee in callees
     )
 
 

@@ -1,129 +1,193 @@
-"""Metrics that collect the outputs of evaluations, and that nothing resets."""
-
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
 
-CODE = "GG409"
+CODE = "GG419"
 
 METRIC = """
-class Precision:
-    def __init__(self, bins=10):
-        self.bins = torch.linspace(0, 1, bins)
-        self.reset()
+    class Area:
+        def __init__(self):
+            self.reset()
 
-    def reset(self):
-        self.scores, self.truth = [], []
+        def reset(self):
+            self.scores, self.labels = [], []
 
-    def update(self, scores, truth):
-        self.scores.append(scores.flatten())  # !
-        self.truth.append(truth.flatten())
+        def update(self, scores, labels):
+            self.scores.append(scores.detach().cpu())  # !
+            self.labels.append(labels)
 
-    def compute(self):
-        return (torch.cat(self.scores) > 0.5).eq(torch.cat(self.truth)).float().mean().item()
-
-@torch.no_grad()
-def validate(model, metric, batches):
-    model.eval()
-    for x, y in batches:
-        metric.update(model(x), y)
-    model.train()
-    return metric.compute()
-
-def train(model, steps, batches, loader):
-    metric, optimizer = Precision(), torch.optim.Adam(model.parameters())
-    data = iter(loader)
-    for step in range(steps):
-        x, y = next(data)
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        if step % 50 == 0:
-            print(validate(model, metric, batches))
+        def compute(self):
+            scores, labels = torch.cat(self.scores), torch.cat(self.labels)
+            return (scores.argsort() * labels).float().mean().item()
 """
-UNDER_WORDS = """
-class Outputs:
-    def __init__(self):
-        self.seen = {"scores": [], "truth": []}
-
-    def clear(self):
-        for rows in self.seen.values():
-            rows.clear()
-
-    def add(self, **given):
-        for name, rows in given.items():
-            self.seen[name] += [rows.detach()]  # !
-
-class Trainer:
-    def __init__(self, model, optimizer, steps):
-        self.model, self.optimizer, self.steps = model, optimizer, steps
-        self.outputs = Outputs()
-
-    def evaluate(self, batches):
-        self.model.eval()
-        with torch.no_grad():
-            for x, y in batches:
-                self.outputs.add(scores=self.model(x), truth=y)
-        self.model.train()
-
-    def fit(self, loader, batches):
-        for epoch in range(self.steps):
+SCRIPT = """
+    def train(model, loader, optimizer, epochs):
+        metric = Area()
+        for epoch in range(epochs):
+            START
             for x, y in loader:
-                self.optimizer.zero_grad()
-                F.cross_entropy(self.model(x), y).backward()
-                self.optimizer.step()
-            self.evaluate(batches)
+                scores = model(x).squeeze(1)
+                loss = F.binary_cross_entropy_with_logits(scores, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                metric.update(scores, y)
+                STEP
+            print(epoch, metric.compute())
 """
-FLAGGED = {"reset": METRIC, "cleared under words": UNDER_WORDS}
-EVALUATES = "        self.model.eval()"
-CLEAN = {
-    "reset before": twin(METRIC, ("    model.eval()", "    metric.reset()\n    model.eval()")),
-    "reset by what it computes": twin(METRIC, ("        return (torch", "        self.reset()\n        return (torch")),
-    "reset by the loop": twin(METRIC, ("print(validate", "metric.reset(); print(validate")),
-    "reset with others": twin(METRIC, ("print(validate", "[each.reset() for each in (metric,)]; print(validate")),
-    "a metric for each evaluation": twin(METRIC, ("print(validate(model, metric", "print(validate(model, Precision()")),
-    "numbers": twin(METRIC, ("scores.flatten()", "scores.mean().item()")),
-    "one evaluation": twin(
-        METRIC,
-        ("        if step % 50 == 0:\n    ", ""),
-        ("        print(validate", "    print(validate"),
-    ),
-    "a training of one epoch, perhaps": twin(
-        METRIC, ("metric, optimizer = Precision(), torch.optim.Adam(model.parameters())", "metric = Precision()")
-    ),
-    "no method for it": twin(METRIC, ("        self.reset()\n\n    def reset(self):\n", "")),
-    "a memory to draw from": twin(
-        METRIC, ("    def compute", "    def draw(self):\n        return random.choice(self.scores)\n\n    def compute")
-    ),
-    "cleared": twin(UNDER_WORDS, (EVALUATES, f"        self.outputs.clear()\n{EVALUATES}")),
-    "begun anew": twin(UNDER_WORDS, (EVALUATES, f"        self.outputs = Outputs()\n{EVALUATES}")),
-    "nothing trains": twin(UNDER_WORDS, (".backward()", ".item()")),
-}
+TRAINER = """
+    class Trainer:
+        def __init__(self, model, loader):
+            self.model, self.loader = model, loader
+            self.metric = Area()
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train_step(self, x, y):
+            scores = self.model(x).squeeze(1)
+            self.optimizer.zero_grad()
+            F.binary_cross_entropy_with_logits(scores, y).backward()
+            self.optimizer.step()
+            self.metric.update(scores, y)
+
+        def train_epoch(self):
+            for x, y in self.loader:
+                self.train_step(x, y)
+
+        def end_epoch(self, epoch):
+            print(epoch, self.metric.compute())
+            END
+
+        def fit(self, epochs):
+            for epoch in range(epochs):
+                START
+                self.train_epoch()
+                self.end_epoch(epoch)
+"""
+VALIDATED = """
+    @torch.no_grad()
+    def validate(model, loader, metric):
+        model.eval()
+        for x, y in loader:
+            metric.update(model(x).squeeze(1), y)
+        model.train()
+        return metric.compute()
+
+    def fit(model, train_loader, val_loader, optimizer):
+        metric = Area()
+        for epoch in range(30):
+            for x, y in train_loader:
+                optimizer.zero_grad()
+                F.binary_cross_entropy_with_logits(model(x).squeeze(1), y).backward()
+                optimizer.step()
+            print(validate(model, val_loader, metric))
+"""
+COLLECTED = """
+    class Metrics:
+        def __init__(self, **metrics):
+            self.metrics = metrics
+
+        def update(self, scores, labels):
+            for metric in self.metrics.values():
+                metric.update(scores, labels)
+
+        def reset(self):
+            for metric in self.metrics.values():
+                metric.reset()
+
+        def compute(self):
+            return {name: metric.compute() for name, metric in self.metrics.items()}
+
+    def run(model, loader, optimizer, epochs):
+        metrics = Metrics(area=Area())
+        while epochs:
+            total = 0.0
+            for x, y in loader:
+                scores = model(x).squeeze(1)
+                optimizer.zero_grad()
+                loss = F.binary_cross_entropy_with_logits(scores, y)
+                loss.backward()
+                optimizer.step()
+                metrics.update(scores, y)
+            print(metrics.compute())
+            epochs -= 1
+            END
+"""
+PLAIN = METRIC.replace("  # !", "")
 
 
-@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
-def test_flagged(snippet: str) -> None:
-    assert_flagged(snippet, CODE)
+def written(program: str, start: str = "pass", end: str = "pass", step: str = "pass") -> str:
+    return program.replace("START", start).replace("END", end).replace("STEP", step)
 
 
-@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
-def test_clean(snippet: str) -> None:
-    assert_clean(snippet, CODE)
+@pytest.mark.parametrize("program", [SCRIPT, TRAINER, VALIDATED, COLLECTED])
+def test_nothing_calls_it(program: str) -> None:
+    assert_flagged(METRIC + written(program), CODE)
 
 
-def test_several_files(tmp_path: Path) -> None:
-    """The metric is of another file than the evaluation."""
-    metric, rest = METRIC.replace("  # !", "").split("@torch.no_grad()")
-    files = {
-        "metric.py": f"import torch\n{metric}",
-        "main.py": "import torch\nimport torch.nn.functional as F\nfrom metric import Precision\n\n@torch.no_grad()"
-        + rest,
-    }
-    assert lines_in_files(tmp_path, files, CODE) == [("metric.py", 12)]
-    (tmp_path / "twin").mkdir()
-    files["main.py"] = files["main.py"].replace("    model.eval()", "    metric.reset()\n    model.eval()")
-    assert lines_in_files(tmp_path / "twin", files, CODE) == []
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("reset", "clear"),
+        ("self.scores.append(scores.detach().cpu())", "self.scores.append(torch.sigmoid(scores.detach()))"),
+        ("torch.cat(self.scores), torch.cat(self.labels)", "torch.stack(self.scores), torch.stack(self.labels)"),
+        ("class Area:", "class Area(nn.Module):"),
+        ("class Area:", "class Base:\n        pass\n\n    class Area(Base):"),
+    ],
+)
+def test_metrics(old: str, new: str) -> None:
+    assert old in METRIC
+    assert_flagged(METRIC.replace(old, new) + written(SCRIPT), CODE)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        written(SCRIPT, start="metric.reset()"),
+        written(SCRIPT, start="metric = Area()"),
+        written(SCRIPT, start="metric.scores, metric.labels = [], []"),
+        written(SCRIPT, step="print(metric.compute())").replace("print(epoch, metric.compute())", "pass"),
+        written(SCRIPT).replace("            print(epoch, metric.compute())", "        print(metric.compute())"),
+        written(SCRIPT).replace("metric.update(scores, y)", "pass").replace("metric.compute()", "loss.item()"),
+        written(TRAINER, start="self.metric.reset()"),
+        written(TRAINER, end="self.metric.reset()"),
+        written(TRAINER, start="self.metric = Area()"),
+        written(TRAINER, end="self.begin()") + "\n        def begin(self):\n            self.metric.reset()\n",
+        written(TRAINER).replace("= Area()", "= metric").replace("loader):", "loader, metric):"),
+        VALIDATED.replace("metric = Area()", "pass").replace("val_loader, metric)", "val_loader, Area())"),
+        VALIDATED.replace("model.eval()", "model.eval(); metric.reset()"),
+        VALIDATED.replace("model.eval()", "metric = Area(); model.eval()"),
+        written(COLLECTED, end="metrics.reset()"),
+        written(COLLECTED, end="metrics = Metrics(area=Area())"),
+        written(SCRIPT) + "\n    def runs():\n        for seed in range(3):\n            metric = Area()\n",
+    ],
+)  # fmt: skip
+def test_each_epoch_begins_anew(program: str) -> None:
+    assert_clean(PLAIN + program, CODE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.scores.append(scores.detach().cpu())", "self.scores.append(scores.mean().item())"),
+        ("self.scores.append(scores.detach().cpu())", "self.scores = [scores.detach()]"),
+        ("self.scores.append(scores.detach().cpu())", "self.scores.append(scores.detach()); del self.scores[:-9]"),
+        ("return (", "self.reset()\n            return ("),
+        ("torch.cat(self.scores), torch.cat(self.labels)", "self.scores[-1], self.labels[-1]"),
+    ],
+)
+def test_what_is_no_such_metric(old: str, new: str) -> None:
+    assert old in PLAIN
+    assert_clean(PLAIN.replace(old, new) + written(SCRIPT), CODE)
+
+
+def test_it_is_trained_in_another_file(tmp_path: Path) -> None:
+    metrics = "    import torch\n" + PLAIN
+    main = "    import torch\n    import torch.nn.functional as F\n    from metrics import Area\n"
+    files = {"metrics.py": metrics, "main.py": main + written(SCRIPT)}
+    assert lines_in_files(tmp_path, files, CODE) == [("metrics.py", 11)]
+    files["main.py"] = main + written(SCRIPT, start="metric.reset()")
+    assert lines_in_files(tmp_path, files, CODE) == []

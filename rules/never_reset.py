@@ -1,0 +1,63 @@
+"""A metric is read once an epoch, and nothing calls its `reset`: it keeps the outputs of all epochs.
+
+**What happens.** A metric that needs all scores at once, as an average precision or an area under a curve, puts those
+of each batch into a list, and goes over the whole of it when it is asked. There is a method to empty the list; without
+a call of it, the second epoch's figure is one over two epochs, the tenth's one over ten, and the list has all of them.
+It takes more memory and more time from epoch to epoch, and its figure gets better ever more slowly, or hides that the
+model has got worse. Nothing raises.
+
+```python
+for epoch in range(epochs):
+    for x, y in loader:
+        ...
+        metric.update(scores.detach(), y)           # self.scores.append(scores)
+    print(metric.compute())                         # torch.cat(self.scores): of all epochs so far
+```
+
+**Instead**, begin each epoch anew:
+
+```python
+    print(metric.compute())
+    metric.reset()
+```
+
+**Not flagged.** A metric that is made anew for each epoch, or of which it is not seen where it is made; one that
+something resets, also in another file; what is read in each step, or once after the training; lists of numbers; a
+library without a training loop, as its users call what they need. Of tensors with graphs GG104 tells, and of what stays
+on a device GG409.
+
+**References.** <https://lightning.ai/docs/torchmetrics/stable/pages/overview.html#metrics-and-memory-management>,
+Lightning-AI/torchmetrics#1949.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import sign
+from gradguard.static.edits import one_line
+from gradguard.static.model import Function
+
+_FILLS = sign(".append(", pattern=r"\bself\.\w+\.append\(", own=True)
+_EMPTIES = sign(
+    "def ", pattern=r"\bdef _?(?:\w+_)?(?:reset|clear|flush|empty|restart|start|begin|zero)\w*\(\s*self\s*\)"
+)
+_GOES_OVER = sign(
+    "(self.", pattern=r"\b(?:cat|stack|concat\w*|[vh]stack|mean|sum|array|\w*tensor)\(\s*self\.\w+\s*[,)]"
+)
+
+rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_OVER),))
+
+
+@rule.in_source
+def keeps_all_epochs(function: Function) -> Iterator[Finding]:
+    for each in function.never_reset():
+        read = one_line(each.read.code)
+        yield rule.finding(
+            each.site,
+            f"`{each.collection}` keeps the tensors of all epochs, as nothing calls `{each.reset}`: `{read}` is of all",
+            help=f"call `{each.reset}()` before each epoch",
+            related=(each.read.related("it is read here, once an epoch"),),
+        )
