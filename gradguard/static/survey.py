@@ -315,10 +315,16 @@ class Survey(Remembers):
         key = (method, near.path)
         if key not in self._called:
             users = self._users(method, near) - {method, *AT_START}  # what a constructor calls, it does once
-            is_entry = bool(seen) and not users and not self._of_a_script(method, near)  # users of the project call it
+            may_be_run = bool(seen) and not self._of_a_script(method, near)  # users of the project call it
+            is_entry = not users and (may_be_run or self._trains(method, near))
             is_entry |= self.is_registered(method, near)
             self._called[key] = is_entry or any(u not in seen and self._runs(u, near, seen | {method}) for u in users)
         return self._called[key]
+
+    def _trains(self, name: str, near: Module) -> bool:
+        """Whether a function of this name has a backward in it: one that is there to be run."""
+        lines = (line for text in self._with_word(name, near) for line in lines_with(".backward(", text))
+        return any(line.function == name for line in lines)
 
     def is_registered(self, name: str, near: Module) -> bool:
         """Whether a decorator may hand it to somebody who calls it: ``@engine.on("epoch")``."""
