@@ -40,23 +40,25 @@ _PARAMETERS = re.compile(r"\.parameters\(\)")
 
 def never_recorded(flow: Flow) -> Iterator[NeverRecorded]:
     """The calls of such methods where a graph is recorded besides (reads other files)."""
-    losses = [] if flow.facts.is_test else list(_losses(flow))
-    if not losses or flow.facts.called_without_grad():
+    if flow.facts.is_test:
         return
-    hidden = set(cut(flow.ref.define))
     for call in flow.ref.calls:
         cls, method = _method(flow, call)
-        if cls is None or method is None or call in hidden or not _turns_off(flow, method):
+        if cls is None or method is None or not _turns_off(flow, method):
             continue
-        if not any(_leads_to(flow, call, loss) for loss in losses):
-            continue
-        for path in _parts_run(method):
+        for path in _parts_run(method) if _is_of_loss(flow, call) else ():
             made = _made(cls, path)
-            if made is not None and _is_never_recorded(cls, path) and not _is_meant(flow, cls, path, made):
+            is_meant = made is None or not _is_never_recorded(cls, path) or _is_meant(flow, cls, path, made)
+            if made is not None and not is_meant and not flow.facts.called_without_grad():  # that reads the most
                 name = path.removeprefix("self.")
                 is_sure = not flow.project.survey.mentions(_LOADS, cls.module)
                 yield NeverRecorded(flow.site(call), method.define.name, name, _site(cls, method), made, is_sure)
                 break
+
+
+def _is_of_loss(flow: Flow, call: t.Call) -> bool:
+    """Whether a loss that has a graph is computed with what a call gives."""
+    return call not in set(cut(flow.ref.define)) and any(_leads_to(flow, call, loss) for loss in _losses(flow))
 
 
 def _losses(flow: Flow) -> Iterator[t.Node]:
