@@ -10,13 +10,13 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import FrozenInTraining
-from gradguard.static.mode_layers import has_mode_layers
 from gradguard.static.model import TrainingMode
 from gradguard.static.names import put_into_evaluation
 from gradguard.static.own_methods import methods_of
 from gradguard.static.parameters import chosen, flags_given, frozen_by, making
 from gradguard.static.paths import is_part, is_within
 from gradguard.static.source import Site
+from gradguard.static.sure_layers import surely_has_mode_layers
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # Layers whose modes somebody sets one by one, by whatever way; layers that have no averages to move.
 _ONE_BY_ONE = re.compile(
     r"isinstance\([^\n]*(?:Norm|Dropout)|Frozen_?BatchNorm|track_running_stats\s*=\s*False|\.momentum\s*=(?!=)|"
-    r"(?:bn|norm)_?eval|freeze_?(?:bn|norm|batch)|def train\(self,\s*mode",
+    r"(?:bn|norm)_?eval|freeze_?(?:bn|norm|batch)|def train\(self,\s*mode|"
+    r"\.train\s*=(?!=)|get_submodule\(|forward_pre_hook",
     re.I,
 )
 
@@ -97,8 +98,9 @@ def _has_part(flow: Flow, whole: str | None, part: str) -> bool:
 def _is_for_training(flow: Flow, part: str) -> bool:
     """Whether a part that a function has computes something else in training, and nothing sets its mode besides."""
     name, survey = part.rpartition(".")[2], flow.project.survey
-    values = flow.ref.assigned.get(part) or flow.ref.assigned.get(part.partition(".")[0]) or [t.Name(None, name)]
-    if survey.mentions(_ONE_BY_ONE, flow.module) or not all(has_mode_layers(flow.module, value) for value in values):
+    values = flow.ref.assigned.get(part) or flow.ref.assigned.get(part.partition(".")[0], [])
+    have_layers = [surely_has_mode_layers(flow.module, flow.ref, value) for value in values]
+    if not have_layers or not all(have_layers) or survey.mentions(_ONE_BY_ONE, flow.module):
         return False
     methods = (call.func for call in flow.ref.calls if isinstance(call.func, t.Attribute))
     over = [t.path_of(func.value) for func in methods if func.name in _GOING_OVER]
@@ -195,5 +197,6 @@ def _has_layers(cls: Class, path: str) -> bool:
         for define, value in each.assigned(name):
             method = each.methods.get(define.name)
             values = method.bound_to(value) if method is not None else [value]
-            found += [has_mode_layers(each.module, one) for one in values]
+            others = [one for one in values if t.path_of(_called_on(one)) != path]  # self.body = self.body.eval()
+            found += [surely_has_mode_layers(each.module, method, one) for one in others]
     return bool(found) and all(found)

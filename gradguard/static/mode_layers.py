@@ -14,7 +14,7 @@ from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-    from gradguard.static.project import Module, Project
+    from gradguard.static.project import Project
 
 # ``F.dropout(x)`` is no such thing: it drops whatever the mode, unless it is told ``training=self.training``.
 _LAYERS = re.compile(
@@ -45,21 +45,6 @@ def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
     if isinstance(made, Class):
         return any(_LAYERS.search(text) is not None for text in _texts(made))
     return project.survey.mentions(_LAYERS, ref.module)
-
-
-def has_mode_layers(module: Module, value: t.Expr) -> bool:
-    """Whether an expression makes what has such layers, by the classes and functions that it names.
-
-    What a caller gives may be whatever the program has.
-    """
-    if not isinstance(value, t.Call):
-        return module.project.survey.mentions(_LAYERS, module)
-    for named in (node for node in t.walk(value) if isinstance(node, t.Name | t.Attribute)):
-        made = module.value_of(named)
-        texts = _texts(made.ref) if isinstance(made.ref, Class | FunctionRef) else (f"{made.ref}(",)
-        if made.ref is not None and any(_LAYERS.search(text) is not None for text in texts):
-            return True
-    return False
 
 
 def _is_evaluating_from_the_start(flow: Flow, path: str) -> bool:

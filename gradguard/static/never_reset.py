@@ -86,9 +86,14 @@ def _read_in_epochs(ref: FunctionRef, reading: str) -> Site | None:
 
 
 def _calls(ref: FunctionRef, names: set[str]) -> Iterator[tuple[FunctionRef, t.Call]]:
-    """The calls of functions of some names; a collection of metrics has methods of the same names, which hand on."""
+    """The calls of functions of some names in a program; a collection of metrics hands on by methods of the same.
+
+    The file that calls need not know the one of the metric: another one may hand it over.
+    """
+    project, related = ref.module.project, set(ref.module.project.survey.links.related(ref.module))
     for name in sorted(names):
-        for caller in ref.module.project.written_calling(ref, name=name, anywhere=True):
+        every = project.written_calling(ref, name=name, anywhere=True)
+        for caller in (each for each in every if each.module is ref.module or each.module.path in related):
             calls = (call for call in caller.calls if call.name == name)
             yield from ((caller, call) for call in calls if caller.define.name != name)
 

@@ -229,3 +229,86 @@ def test_look_alikes(edits: list[tuple[str, str]]) -> None:
 )
 def test_look_alikes_of_an_object(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(OBJECT, *edits), CODE)
+
+
+PLAIN = """
+import torchvision
+
+class Encoder(nn.Module):
+    \"\"\"No dropout.\"\"\"
+    def __init__(self, d=16, p=0.0, norm=False):
+        super().__init__()
+        self.no_dropout = True  # and no batch norm
+        LAYERS
+
+    def forward(self, x):
+        return self.layers(x)
+
+class Net(nn.Module):
+    def __init__(self, vectors):
+        super().__init__()
+        self.encoder = MADE
+        self.encoder.requires_grad_(False)
+        self.encoder.eval()
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+def train(loader, vectors):
+    net = Net(vectors)
+    optimizer = torch.optim.Adam(net.head.parameters())
+    for epoch in range(9):
+        net.train()
+        AFTER
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+"""
+LAYER = "self.layers = nn.Sequential(nn.Linear(d, d), {})"
+
+
+def plain(layers: str = LAYER.format("nn.BatchNorm1d(d)"), made: str = "Encoder()", after: str = "pass") -> str:
+    return PLAIN.replace("LAYERS", layers).replace("MADE", made).replace("AFTER", after)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        plain(),
+        plain(LAYER.format("nn.Dropout()")),
+        plain(LAYER.format("nn.Dropout2d(p=0.1)")),
+        plain(LAYER.format("*[nn.SyncBatchNorm(d) for _ in range(3)]")),
+        plain("norm = nn.BatchNorm1d(d)\n        self.layers = nn.Sequential(norm)"),
+        plain(made='torchvision.models.densenet121(weights="DEFAULT").features'),
+        plain(made='nn.Sequential(*list(torchvision.models.resnet18(weights="DEFAULT").children())[:-1])'),
+        plain().replace("self.encoder.eval()", "self.encoder = self.encoder.eval()"),
+    ],
+)
+def test_what_surely_has_such_layers(snippet: str) -> None:
+    assert_flagged(snippet.replace("net.train()\n", "net.train()  # !\n"), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        plain(LAYER.format("nn.LayerNorm(d)")),
+        plain(LAYER.format("nn.Dropout(p)")),
+        plain(LAYER.format("nn.Dropout(0.0)")),
+        plain(LAYER.format("nn.Dropout(p=0)")),
+        plain(LAYER.format("nn.BatchNorm1d(d) if norm else nn.Identity()")),
+        plain(LAYER.format("nn.BatchNorm1d(d, track_running_stats=False)")),
+        plain("layers = []\n        if norm:\n            layers.append(nn.BatchNorm1d(d))\n"
+              "        self.layers = nn.Sequential(*layers)"),
+        plain("self.layers = nn.TransformerEncoderLayer(d, 2, 32, dropout=0.0)"),
+        plain(made='torchvision.models.vgg11(weights="DEFAULT").features'),
+        plain(made="nn.Embedding.from_pretrained(vectors)"),
+        plain(after='net.get_submodule("encoder").eval()'),
+        plain().replace("self.encoder.eval()", "self.encoder.eval()\n        self.encoder.train = lambda *_: None"),
+        plain().replace("self.encoder.eval()", "self.encoder.eval()\n        "
+                        "self.encoder.register_forward_pre_hook(lambda m, args: m.eval() and None)"),
+    ],
+)  # fmt: skip
+def test_what_may_have_none(snippet: str) -> None:
+    assert_clean(snippet, CODE)

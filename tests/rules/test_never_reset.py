@@ -191,3 +191,46 @@ def test_it_is_trained_in_another_file(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("metrics.py", 11)]
     files["main.py"] = main + written(SCRIPT, start="metric.reset()")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+HANDED = """
+    import torch.nn.functional as F
+
+    class Trainer:
+        def __init__(self, model, loader, metrics, optimizer):
+            self.model, self.loader, self.metrics, self.optimizer = model, loader, metrics, optimizer
+
+        def fit(self, epochs):
+            for epoch in range(epochs):
+                for x, y in self.loader:
+                    scores = self.model(x).squeeze(1)
+                    self.optimizer.zero_grad()
+                    F.binary_cross_entropy_with_logits(scores, y).backward()
+                    self.optimizer.step()
+                    self.metrics.update(scores, y)
+                print(self.metrics.compute())
+"""
+MAIN = """
+    import torch
+    from trainer import Trainer
+    from metrics import Area
+
+    def main(model, loader):
+        Trainer(model, loader, Area(), torch.optim.SGD(model.parameters(), lr=0.1)).fit(9)
+"""
+
+
+def test_the_trainer_does_not_know_the_metric(tmp_path: Path) -> None:
+    files = {"metrics.py": "    import torch\n" + PLAIN, "trainer.py": HANDED, "main.py": MAIN}
+    assert lines_in_files(tmp_path, files, CODE) == [("metrics.py", 11)]
+
+
+def test_programs_beside_each_other(tmp_path: Path) -> None:
+    """What another program calls `compute` of is another metric."""
+    copied = (
+        "    import copy, torch\n"
+        + PLAIN
+        + "    def epoch(template):\n        return copy.deepcopy(template)\n\n    KEPT = Area()\n"
+    )
+    other = "    import torch\n    import torch.nn.functional as F\n" + written(SCRIPT).replace("Area()", "other()")
+    assert lines_in_files(tmp_path, {"one.py": copied, "two.py": other}, CODE) == []
