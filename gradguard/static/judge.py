@@ -79,6 +79,7 @@ from gradguard.static.unreached import unreached
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
+from gradguard.static.varied_keys import varied_keys
 from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
@@ -147,6 +148,8 @@ def judge(flow: Flow) -> None:
     flow.facts.default_lists = lambda: list(default_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    if flow.facts.cached is not None:
+        flow.facts.varied_keys = lambda: list(varied_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):
