@@ -595,6 +595,7 @@ class HookRegistration(Event):
         method: its name.
         receiver: the path it is registered on.
         receiver_site: the receiver as written.
+        given_as: where the function that is called is given one of several modules of it, the variable of that.
         removed: something removes it again, or may.
         removed_late: only methods do so that are called after a loop.
         removed_at_exit: only where its object is used as a context.
@@ -623,6 +624,7 @@ class HookRegistration(Event):
     method: str = ""
     receiver: str | None = None
     receiver_site: Site | None = None
+    given_as: str | None = None
     removed: bool = False
     removed_late: bool = False
     removed_at_exit: bool = False
