@@ -78,3 +78,58 @@ def test_handlers_that_keep_graphs(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_handlers_that_keep_none(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+HANDLER = """
+            trainer.bus.on("batch", self.note)
+
+        def note(self, pred, target):
+            self.seen.append(pred - target)
+"""
+MADE = """
+            trainer.bus.on("batch", self.made(trainer.bus))
+
+        def made(self, bus):
+            def later(pred, target):
+                def close(**_):
+                    self.seen = (pred - target).abs().max().item()
+                bus.on("epoch", close)
+            return later
+"""
+OWN = """
+            self.bus = trainer.bus
+            self.bus.on("batch", self.later)
+
+        def later(self, pred, target):
+            self.bus.on("epoch", lambda **_: print((pred - target).abs().max()))
+"""
+FILTER = "if not one]"
+LISTENING = {
+    "a handler that a method makes": BUS.replace(HANDLER, MADE),
+    "a handler that makes another one": BUS.replace(HANDLER, OWN),
+    "the flag says that it stays": BUS.replace(HANDLER, OWN)
+    .replace("fn, False", "fn, 'always'")
+    .replace("fn, True", "fn, ''")
+    .replace(FILTER, "if one]"),
+}
+CALLING = "            for fn, _ in"
+LET_GO = {
+    "once": [('bus.on("epoch"', 'bus.once("epoch"')],
+    "all are let go": [(FILTER, "if fn is None]")],
+    "the flag says that it goes": [(FILTER, "if one]")],
+    "another method empties it": [
+        ("            for fn, _ in", "            self._subs.clear()\n            for fn, _ in")
+    ],
+    "what it closes over has no graph": [("pred=pred,", "pred=pred.detach(),")],
+}
+
+
+@pytest.mark.parametrize("name", LISTENING)
+def test_one_more_handler_in_each_step(name: str) -> None:
+    assert_flagged(LISTENING[name], CODE)
+
+
+@pytest.mark.parametrize("name", LET_GO)
+@pytest.mark.parametrize("listening", [MADE, OWN])
+def test_handlers_that_are_let_go(listening: str, name: str) -> None:
+    assert_clean(twin(BUS.replace(HANDLER, listening), *LET_GO[name]), CODE)
