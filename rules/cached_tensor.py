@@ -27,6 +27,9 @@ arguments. Asked for again after its backward, it raises.
 self.encode = lru_cache(maxsize=None)(self._encode)     # keyed by the version of the weights
 ```
 
+A key that has a number for each sample of a batch, `block_mask(tuple(len(s) for s in batch))`, is a new one with nearly
+each batch where the batches are drawn: without a limit, the cache keeps one mask for each step.
+
 A decorator of your own that does `if args not in known: known[args] = fn(*args)` is the same.
 
 A `WeakKeyDictionary` lets an entry go with its key. Where the value holds the key, `memo[batch] = Encoded(batch, h)`,
@@ -36,8 +39,9 @@ neither ever goes.
 the module; `functools.cached_property` for one value per object. Of what has a graph keep `result.detach()`, or empty
 the cache after each step: `encode.cache_clear()`.
 
-**Not flagged.** Functions of numbers, strings, shapes, devices and dtypes that compute without parameters; methods of
-classes that are no modules; results with a graph in a program that empties a cache, or of a cache with a limit.
+**Not flagged.** Functions of numbers, strings, shapes, devices and dtypes that compute without parameters; lengths of
+samples that each step has again, or that are rounded up to a few; methods of classes that are no modules; results with
+a graph in a program that empties a cache, or of a cache with a limit.
 
 **References.** huggingface/transformers#45708, pytorch#147233,
 <https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls>.
@@ -50,6 +54,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, CACHE_OF_GIVEN, FORWARD, sign
+from gradguard.static.edits import one_line
 from gradguard.static.mistakes import CachedCall
 from gradguard.static.model import Function
 from gradguard.static.values import Kind, Source
@@ -66,8 +71,10 @@ rule = Rule(
 @rule.in_source
 def keeps_its_keys(function: Function) -> Iterator[Finding]:
     found = list(_by_its_definition(function))
+    found += _of_graphs(function, besides=bool(found))
     yield from found
-    yield from _of_graphs(function, besides=bool(found))
+    if not found:
+        yield from _by_varied_keys(function)
     yield from _by_weak_keys(function)
     for call in (*function.cached_calls, *_calls_elsewhere(function)):
         yield rule.finding(
@@ -130,6 +137,21 @@ def _gives_graphs(function: Function) -> bool:
     """Whether a graph surely begins in what the function returns, and it is called where graphs are recorded."""
     begins = any(root.source is Source.GRAPH for root in function.returns.roots)
     return begins and not function.called_without_grad()
+
+
+def _by_varied_keys(function: Function) -> Iterator[Finding]:
+    """The caches without a limit that each batch adds a tensor to."""
+    is_of_python = function.cached is not None and function.cached_by is None
+    if not is_of_python or function.cache_is_bounded or function.cache_is_emptied:
+        return
+    made = function.varied_keys() if function.returns.kind in (Kind.TENSOR, Kind.OUTPUT) else []
+    if function.cached is not None and made:
+        yield rule.finding(
+            function.cached,
+            f"the cache keeps a tensor for nearly each batch: `{one_line(made[0].code)}` is hardly ever the same again",
+            help="compute it without a cache, or give that a limit: `lru_cache(maxsize=8)`",
+            related=(made[0].related("the key is made here, anew in each step"),),
+        )
 
 
 def _by_weak_keys(function: Function) -> Iterator[Finding]:

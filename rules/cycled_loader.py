@@ -4,7 +4,8 @@
 batch of the first epoch stays in memory. After that the same batches come again, in the same order and with the same
 augmentation: the loader does not shuffle again. `itertools.tee` keeps what one of its iterators has not yet given: with
 `train, probe = tee(stream)`, and `probe` read every hundred steps, the batches in between wait in memory; with
-`self._batches, self._first = tee(stream)`, and `next(self._first)` once, before the training, all of them do.
+`self._batches, self._first = tee(stream)`, and `next(self._first)` once, before the training, all of them do, as with
+`head, stream = tee(stream)` and `next(head)` in the function that runs the training.
 
 Of a generator that never ends (`while True: yield sample()`) no round is the last: nothing comes again, and all of it
 stays.

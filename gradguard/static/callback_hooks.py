@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 REMOVES = re.compile(r"\.remove(?:\(\)|\b(?!\s*\())")  # called, or handed over to be called
-FREES_HOOKS = re.compile(r"_hooks(?:\.(?:clear|pop|popitem)\(|\s*=(?!=))")
+# What torch keeps them in: `_hooks` is what a class calls the list of its handles.
+FREES_HOOKS = re.compile(r"(?:forward|backward|pre)_hooks(?:_with_kwargs)?(?:\.(?:clear|pop|popitem)\(|\s*=(?!=))")
 
 
 def is_called_again(flow: Flow, hook: HookRegistration) -> bool:
@@ -28,7 +29,7 @@ def is_called_again(flow: Flow, hook: HookRegistration) -> bool:
     ends = {name for name in re.findall(r"\bdef\s+(\w+)", text) if k.FINAL_METHOD.match(name)}
     if any(re.search(rf"\.{name}\(", text) for name in ends) or FREES_HOOKS.search(text) is not None:
         return False
-    kept = _kept_in(flow, call)
+    kept = kept_in(flow, call)
     if kept is None:
         return call in flow.ref.calls_for_effect and not any(lines_with(".remove()", text))
     allowed = {"__init__", define.name, *ends}
@@ -38,7 +39,7 @@ def is_called_again(flow: Flow, hook: HookRegistration) -> bool:
     return all(line.function in allowed for line in lines) and not any(REMOVES.search(each) for each in within)
 
 
-def _kept_in(flow: Flow, call: object) -> str | None:
+def kept_in(flow: Flow, call: object) -> str | None:
     """The attribute of ``self`` that gets the handle: ``self.handles[name] = ...``, ``self.handles.append(...)``."""
     for node in flow.ref.define.nodes:
         place: t.Expr | None = None

@@ -122,6 +122,12 @@ class Loop(Remembers):
         """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""
         return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
 
+    @property
+    def goes_on(self) -> bool:
+        """It runs many times, also where it is a training that may be over sooner: one that stops early."""
+        many = self.count is None or self.count >= LONG_LOOP
+        return self.is_long or (many and bool(self.steps))
+
     @cached_property
     def over_losses(self) -> bool:
         """It goes over the losses of one batch, which are there already: ``for task, loss in losses.items()``."""
@@ -595,6 +601,7 @@ class HookRegistration(Event):
         method: its name.
         receiver: the path it is registered on.
         receiver_site: the receiver as written.
+        given_as: where the function that is called is given one of several modules of it, the variable of that.
         removed: something removes it again, or may.
         removed_late: only methods do so that are called after a loop.
         removed_at_exit: only where its object is used as a context.
@@ -623,6 +630,7 @@ class HookRegistration(Event):
     method: str = ""
     receiver: str | None = None
     receiver_site: Site | None = None
+    given_as: str | None = None
     removed: bool = False
     removed_late: bool = False
     removed_at_exit: bool = False

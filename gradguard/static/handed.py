@@ -15,7 +15,7 @@ from gradguard.static.called import Called
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.model import Scope
-from gradguard.static.names import OF_METHOD
+from gradguard.static.names import OF_METHOD, paths_of_elements
 from gradguard.static.summary import apply_one_of
 from gradguard.static.values import UNKNOWN, Kind, Value, each_of, join
 from gradguard.static.written_calls import ITEMS
@@ -63,6 +63,7 @@ def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:
     (path, *others) = flow.element_paths(written)
     if others:
         return None
+    path = _behind_variable(flow, path)
     head, _, rest = path.partition(".")
     owner = flow.ref.owner
     if head == "self" and owner is not None and rest:
@@ -79,6 +80,14 @@ def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:
     if name != path and name in flow.module.outline.variables and flow.scope(name) is Scope.GLOBAL:
         return path, list(dict.fromkeys(_registered(flow, name)))
     return None
+
+
+def _behind_variable(flow: Flow, path: str) -> str:
+    """The path by the collection that a variable names: ``handlers[*]`` after ``handlers = self.handlers[event]``."""
+    name = path.removesuffix(ITEMS)
+    bound = flow.ref.assigned.get(name, []) if name != path and name not in flow.params else []
+    paths = paths_of_elements(bound[0]) if len(bound) == 1 else []
+    return paths[0] if len(paths) == 1 else path
 
 
 def _taker_around(flow: Flow, param: str) -> FunctionRef | None:

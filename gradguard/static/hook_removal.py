@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.callback_hooks import FREES_HOOKS, REMOVES
+from gradguard.static.callback_hooks import FREES_HOOKS, REMOVES, kept_in
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.lines import lines_with
 from gradguard.static.model import HookRegistration
+from gradguard.static.one_handle import is_known_outside
 from gradguard.static.own_methods import leading_to, methods_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _CALLS = 2
 
 
 def is_removed(flow: Flow, hook: HookRegistration, at_exit: bool = True) -> bool:
-    """Whether anything may remove a hook; of one that a constructor registers, a method that somebody calls.
+    """Whether anything may remove a hook; of one whose handle only its object knows, a method that somebody calls.
 
     Args:
         at_exit: what a context does at its end counts, where some object of its class is used as one.
@@ -32,13 +33,22 @@ def is_removed(flow: Flow, hook: HookRegistration, at_exit: bool = True) -> bool
         return False
     if last_removal(flow) != float("inf"):
         return True
-    if hook.inner is None and flow.facts.name != "__init__":
+    if hook.inner is None and flow.facts.name != "__init__" and not _only_object_knows(flow, hook):
         return True
     removers = _removers(flow)
     if removers & {"<module>", "__del__", flow.facts.name}:
         return True
     at_exit = at_exit and any(survey.is_entered(name, flow.module) for name in _contexts(flow))
     return any(survey.runs(name, flow.module, at_exit) for name in removers)
+
+
+def _only_object_knows(flow: Flow, hook: HookRegistration) -> bool:
+    """Whether a method puts the handle into an attribute that only its class uses: ``self.handles.append(...)``."""
+    owner, kept = flow.ref.owner, kept_in(flow, hook.site.node)
+    if owner is None or kept is None or is_known_outside(flow, owner, kept):
+        return False
+    methods = {name for cls in owner.lineage() for name in cls.methods}
+    return _removers(flow) <= methods
 
 
 def frees_hooks(flow: Flow) -> bool:

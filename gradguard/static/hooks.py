@@ -75,7 +75,7 @@ def _judge_repetition(flow: Flow, hook: HookRegistration) -> None:
         if receiver is not None and hook.inner is None
         else set()
     )
-    names.add((hook.receiver or "").split(".", 1)[0].split("[", 1)[0])
+    names |= {path.split(".", 1)[0].split("[", 1)[0] for path in (hook.receiver or "", hook.given_as or "")}
     loop = hook.loop
     while loop is not None:
         node = loop.site.node

@@ -80,6 +80,7 @@ from gradguard.static.unreached import unreached
 from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
+from gradguard.static.varied_keys import varied_keys
 from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
@@ -149,6 +150,8 @@ def judge(flow: Flow) -> None:
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    if flow.facts.cached is not None:
+        flow.facts.varied_keys = lambda: list(varied_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
     if kept := kept_in_collections(flow):
@@ -198,6 +201,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not (roots := phases.possible(flow, store, roots)):
         return
     store.carries_graph = True
+    store.recurs = store.recurs or _is_output_of_itself(store)
     store.is_loss = graphs(store.value.roots) in flow.proven_values
     known = store.start
     store.start = lambda: known() or _nearest(flow, roots)
@@ -213,6 +217,12 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.route = in_words(flow, way)
         on_way = [root for root in roots if node_of(root.key) in way]
         store.start = lambda: known() or _nearest(flow, on_way or roots)
+
+
+def _is_output_of_itself(store: Store) -> bool:
+    """Whether a network has computed it from what was there before, also in a helper that has that of its object."""
+    is_rebound = store.inner is None and store.form is Form.REBIND and store.value.kind is Kind.OUTPUT
+    return is_rebound and any(root.source is Source.PLACE and root.key == store.path for root in store.value.roots)
 
 
 def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:

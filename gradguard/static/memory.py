@@ -11,6 +11,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import places
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
+from gradguard.static.kept_by_filter import letting_pass
 from gradguard.static.last_few import only_last_is_read
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
@@ -179,8 +180,9 @@ def cleared(flow: Flow, store: Store) -> bool:
     )  # self.rollout with its values
     at_exit = not _is_entered_before(flow, store)
     owner = _owner(flow, store)
-    return survey.clears(holder, flow.module, functions, at_exit=at_exit, slot=store.slot, owner=owner) or any(
-        made_anew
+    spared = letting_pass(store)
+    return any(made_anew) or survey.clears(
+        holder, flow.module, functions, at_exit=at_exit, slot=store.slot, owner=owner, sparing=spared
     )
 
 

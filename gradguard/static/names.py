@@ -263,7 +263,7 @@ def collections_of(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[str, list
         for number, item in enumerate(target.items):
             yield from collections_of(item, t.Display(None, "tuple", [row.items[number] for row in rows]))
         return
-    paths = _element_paths(iterable)
+    paths = paths_of_elements(iterable)
     if paths:
         yield from ((name.id, paths) for name in t.names_in(target) if isinstance(name, t.Name))
 
@@ -363,7 +363,7 @@ def _asks_for_tensor(test: t.Expr) -> bool:
     return _is_call_of(test, "isinstance", "is_tensor", "hasattr")
 
 
-def _element_paths(expr: t.Expr) -> list[str]:
+def paths_of_elements(expr: t.Expr) -> list[str]:
     """The paths of what a loop goes over: ``self.meters[*]`` of ``sorted(self.meters.values())``."""
     while isinstance(expr, t.Call):
         func = expr.func

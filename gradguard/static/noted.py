@@ -16,7 +16,7 @@ from gradguard.static.put_back import puts_back
 from gradguard.static.roots import graphs
 from gradguard.static.source import Site
 from gradguard.static.steady import steady_way
-from gradguard.static.tee_ends import lagging_attribute
+from gradguard.static.tee_ends import lagging_attribute, lagging_variable
 from gradguard.static.tree import walk_statements
 from gradguard.static.values import Kind, Source, Value
 
@@ -45,6 +45,8 @@ def judge_call(flow: Flow, call: Call) -> None:
     elif call.name == "itertools.tee":
         _judge_ends(flow, call)
         call.lags_in_object = lagging_attribute(flow, call) if call.inner is None else None
+        if call.inner is None and call.lags is None:
+            call.lags = lagging_variable(flow, call)
     if call.inner is not None:
         return
     if call.name == "itertools.cycle":

@@ -37,7 +37,7 @@ def knowing_handle(flow: Flow, hook: HookRegistration) -> tuple[FunctionRef, ...
     methods = (method for cls in owner.lineage() for method in cls.methods.values())
     others = (method for method in methods if method.define is not define and method.define.name != "__init__")
     knowing = tuple(method for method in others if _uses(method, path))
-    return knowing if knowing and not _is_known_outside(flow, owner, name) else None
+    return knowing if knowing and not is_known_outside(flow, owner, name) else None
 
 
 def is_removed_in_time(flow: Flow, hook: HookRegistration, knowing: tuple[object, ...]) -> bool:
@@ -73,7 +73,7 @@ def _uses(ref: FunctionRef, path: str) -> int:
     return sum(isinstance(node, t.Attribute) and t.path_of(node) == path for node in ref.define.nodes)
 
 
-def _is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
+def is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
     """Whether code besides the methods of the class may remove what it has under a name."""
     survey, of_another = flow.project.survey, re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
     texts = survey.texts_used(name, flow.module, of_another)

@@ -150,7 +150,7 @@ class Passed:
                 if value is not None and isinstance(value.ref, FunctionRef):
                     yield _with(other, value.ref)
         elif given.is_made:
-            return
+            yield from (_with(given, made) for made in self._made_by(module, holder, name, scope))
         elif holder == ["self"]:
             owner = module.klass(scope[1]) if scope[1] else None
             method = owner.method(name) if owner is not None else None
@@ -162,6 +162,17 @@ class Passed:
             of_class = value.ref if value is not None else None
             methods = [cls.method(name) for cls in calls.made(".".join(holder))]
             yield from (_with(given, found) for found in (of_class, *methods) if isinstance(found, FunctionRef))
+
+    def _made_by(self, module: Module, holder: list[str], name: str, scope: Scope) -> Iterator[FunctionRef]:
+        """The function that a method of the same object makes: ``self.at_end(bus)``."""
+        from gradguard.static.functions import FunctionRef
+
+        owner = module.klass(scope[1]) if holder == ["self"] and scope[1] else None
+        method = owner.method(name) if owner is not None else None
+        flow = module.project.flow(method) if method is not None else None
+        made = flow.facts.returns.ref if flow is not None else None
+        if isinstance(made, FunctionRef):
+            yield made
 
     def _callers(self, name: str, near: _Calls, *, of_class: bool) -> Iterator[_Calls]:
         """The files of its program that may call a function of this name.

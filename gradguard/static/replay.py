@@ -40,6 +40,7 @@ from gradguard.static.model import (
 from gradguard.static.module_calls import freezes_itself, is_frozen_part
 from gradguard.static.objects import is_given
 from gradguard.static.proof import prove
+from gradguard.static.receivers import registered_on
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
@@ -250,8 +251,9 @@ def _hook(here: Translation, event: HookRegistration) -> None:
     is_removed = (event.removed and not left_open and stack is None) or event.stack is not None
     if of is not None and not is_removed and (not event.fresh or event.closes_over_given):
         flow.record(replace(
-            event, site=_site(here), loop=flow.loop, inner=event, receiver=receiver, of=of, repeats=None,
-            changes=_changes(here), removed=False, is_left_open=left_open, stack=stack,
+            event, site=_site(here), loop=flow.loop, inner=event, receiver=registered_on(flow, receiver),
+            given_as=receiver, of=of, repeats=None, changes=_changes(here), removed=False, is_left_open=left_open,
+            stack=stack,
         ))  # fmt: skip
 
 

@@ -222,6 +222,7 @@ class Survey(Remembers):
         at_exit: bool = True,
         slot: str | None = None,
         owner: Owner | None = None,
+        sparing: Functions = frozenset(),
     ) -> bool:
         """Whether something empties or rebinds an attribute of this name after its object was made.
 
@@ -232,8 +233,9 @@ class Survey(Remembers):
             at_exit: what ``__exit__`` does counts.
             slot: the key of the collection below that is meant, where it is a word: ``"train"``.
             owner: the object that has the attribute, where that is known.
+            sparing: functions that leave what is meant where it is, under whichever key.
         """
-        methods = self._clearing(attribute, near, functions, anew=anew, slot=slot, owner=owner)
+        methods = self._clearing(attribute, near, functions, anew=anew, slot=slot, owner=owner, sparing=sparing)
         called = (method for method in methods if self.is_called(method, near, at_exit))
         return any(owner is None or not owner.is_spared(method, self._with_word(method, near)) for method in called)
 
@@ -279,13 +281,14 @@ class Survey(Remembers):
         anew: bool = False,
         slot: str | None = None,
         owner: Owner | None = None,
+        sparing: Functions = frozenset(),
     ) -> Iterator[str]:
         for text in self._with_word(attribute, near):
             found = clearing_methods(attribute, text, anew, slot=slot, owner=owner)
             if bare:
                 found |= clearing_methods(attribute, with_object(attribute, text), bare=True) - {"<module>"}
             is_read = slot in (None, TEXT)  # of one key it was not
-            kept = _without(found, functions, text) if is_read else found
+            kept = _without(_without(found, functions, text) if is_read else found, sparing, text)
             if _have_namesakes(found - kept, text):  # another one of the name may empty what some other object has
                 others = _of_others(attribute, text)
                 kept |= (found - kept) & clearing_methods(attribute, others, anew, slot=slot, owner=owner)

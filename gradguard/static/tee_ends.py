@@ -1,4 +1,7 @@
-"""The ends of ``itertools.tee`` that an object keeps: one is gone through in training, one was read a first time."""
+"""Two ends of ``itertools.tee``: one is gone through in training, one was read a first time, and is kept.
+
+By an object that has both, or by the function that runs the training.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.functions_called import calls_of, functions_called
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 _BACKWARD = re.compile(r"\bbackward\(")
 _GOING_ON = ("__iter__", "__next__")
+_DEPTH = 3
 
 
 def lagging_attribute(flow: Flow, call: Call) -> str | None:
@@ -29,6 +34,80 @@ def lagging_attribute(flow: Flow, call: Call) -> str | None:
     ends = _kept_in(flow, call)
     going, behind = ([end for end in ends if test(owner, end)] for test in (_is_gone_through, _is_read_once))
     return behind[0] if len(ends) == 2 and len(going) == len(behind) == 1 and going != behind else None
+
+
+def lagging_variable(flow: Flow, call: Call) -> str | None:
+    """The end that stays behind in a function that trains: ``head, stream = tee(stream)``, and ``next(head)`` once.
+
+    What it has not given is kept until the function is over. Of a list, all is there anyway.
+    """
+    node = call.site.node
+    bound = [s for s in flow.ref.define.statements if isinstance(s, t.Assign) and s.value is node]
+    target = bound[0].targets[0] if len(bound) == 1 and len(bound[0].targets) == 1 else None
+    ends = [t.path_of(item) for item in target.items] if isinstance(target, t.Display) else []
+    if call.loop is not None or len(set(ends)) != 2 or not isinstance(node, t.Call) or not node.args:
+        return None
+    for behind, going in (ends, ends[::-1]):
+        if behind and going and _is_only_started(flow, behind) and _is_trained_on(flow, going):
+            return behind if _makes_batches(flow, node.args[0].value, _DEPTH) else None
+    return None
+
+
+def _is_only_started(flow: Flow, name: str) -> bool:
+    """Whether ``next`` takes a first one of a variable, outside of any loop, and nothing else uses it."""
+    define = flow.ref.define
+    within = (node for s in define.statements if isinstance(s, t.Define | t.DefineClass) for node in t.walk(s.body))
+    if len(flow.ref.assigned.get(name, [])) != 1 or any(isinstance(n, t.Name) and n.id == name for n in within):
+        return False
+    again = {id(n) for s in define.statements if isinstance(s, t.Repeat) for n in t.walk(s.body)}
+    again |= {id(n) for made in define.nodes if isinstance(made, t.Comprehension) for n in t.walk(made)}
+    taking = [n for n in define.nodes if isinstance(n, t.Call) and t.path_of(n.func) == "next" and id(n) not in again]
+    taken = [arg.value for call in taking for arg in call.args[:1] if t.path_of(arg.value) == name]
+    uses = [n for n in define.nodes if isinstance(n, t.Name) and n.id == name]
+    return bool(taken) and len(uses) == len(taken) + 1  # the assignment itself
+
+
+def _is_trained_on(flow: Flow, name: str) -> bool:
+    """Whether a training that runs here goes over what is in a variable, in a loop or in what is called."""
+    for backward in flow.facts.backwards:
+        loop = backward.loop.site.node if backward.loop is not None else None
+        if loop is None and not backward.is_in_loop_of_callee:
+            continue
+        over = loop.iterable if isinstance(loop, t.Repeat) else loop or backward.site.node
+        if any(isinstance(node, t.Name) and node.id == name for node in t.walk(over)):
+            return True
+    return False
+
+
+def _makes_batches(flow: Flow, given: t.Expr, depth: int) -> bool:
+    """Whether an expression is a generator that makes what it gives."""
+    if isinstance(given, t.Call):
+        if t.path_of(given.func) == "iter" and given.args:
+            return _makes_batches(flow, given.args[0].value, depth)
+        return any(_makes_what_it_gives(ref) for ref in functions_called(flow, given))
+    if isinstance(given, t.Comprehension):
+        return given.kind == "generator" and isinstance(given.element, t.Call | t.Display)
+    name = t.path_of(given)
+    bound = [value for value in flow.ref.assigned.get(name or "", []) if not _is_tee(value)]
+    if bound:
+        return len(bound) == 1 and depth > 0 and _makes_batches(flow, bound[0], depth - 1)
+    if name not in flow.params or not depth:
+        return False
+    given_by = [(caller, flow.ref.given_by(call).get(name)) for caller, call in calls_of(flow)]
+    return bool(given_by) and all(e is not None and _makes_batches(caller, e, depth - 1) for caller, e in given_by)
+
+
+def _is_tee(value: t.Expr) -> bool:
+    return isinstance(value, t.Call) and value.name == "tee"
+
+
+def _makes_what_it_gives(ref: FunctionRef) -> bool:
+    """Whether a generator yields what it has computed: not the items of what there is already."""
+    given = [node.value for node in ref.define.nodes if isinstance(node, t.Suspend) and node.kind == "yield"]
+    return ref.define.is_generator and any(
+        isinstance(value, t.Call | t.Display) or (value is not None and t.path_of(value) in ref.assigned)
+        for value in given
+    )
 
 
 def _kept_in(flow: Flow, call: Call) -> list[str]:

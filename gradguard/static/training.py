@@ -24,6 +24,7 @@ from gradguard.static.model import (
 )
 from gradguard.static.names import named_kind
 from gradguard.static.proof import prove, prove_terms
+from gradguard.static.receivers import looks_up, object_in, registered_on
 from gradguard.static.roots import node_of
 from gradguard.static.scaled import is_scaled
 from gradguard.static.separate_modules import is_separate
@@ -358,9 +359,9 @@ def hook_call(c: Called) -> Value | None:
         flow.site(c.node), flow.loop, flow.branches > 0, method=method, receiver=path, fresh=fresh, of=receiver
     )
     looked_up = c.node.func.value if isinstance(c.node.func, t.Attribute) and path is None else None
-    if looked_up is not None and _looks_up(looked_up):
-        path = _object_in(flow, looked_up)  # net.get_submodule(name).register_forward_hook(...)
-    event.receiver = _registered_on(flow, path)
+    if looked_up is not None and looks_up(looked_up):
+        path = object_in(flow, looked_up)  # net.get_submodule(name).register_forward_hook(...)
+    event.receiver = registered_on(flow, path)
     callback = c.first or c.value_of("hook")
     event.callback = _function_of(callback)
     event.bound = _bound_by_partial(c)
@@ -405,35 +406,3 @@ def _bound_by_partial(c: Called) -> tuple[str | None, ...]:
     if not isinstance(made, t.Call) or last(t.path_of(made.func) or "") != "partial":
         return ()
     return tuple(t.path_of(arg.value) for arg in made.args[1:] if arg.keyword is None)
-
-
-def _registered_on(flow: Flow, path: str | None) -> str | None:
-    """The path of the receiver; of one that is taken out of ``net`` (in a loop, by its name), that of ``net``."""
-    head = (path or "").split(".", 1)[0].split("[", 1)[0]
-    for frame in reversed(flow.frames):
-        loop = frame.loop.site.node
-        if head in frame.loop.targets and isinstance(loop, t.Repeat) and loop.iterable is not None:
-            path = _object_in(flow, loop.iterable)
-    for stmt in flow.ref.define.statements:
-        targets = [t.path_of(target) for target in stmt.targets] if isinstance(stmt, t.Assign) else []
-        if isinstance(stmt, t.Assign) and {path, (path or "").split("[", 1)[0]} & set(targets):
-            path = _object_in(flow, stmt.value) if _looks_up(stmt.value) else path
-    return path
-
-
-def _looks_up(expr: t.Expr) -> bool:
-    """Whether modules are taken out of an object: ``getattr(net, name)``, ``dict(net.named_modules())``."""
-    names = (last(t.path_of(node.func) or "") for node in t.walk(expr) if isinstance(node, t.Call))
-    return any(name in k.LOOKUPS for name in names)
-
-
-def _object_in(flow: Flow, expr: t.Expr) -> str | None:
-    """The object that modules are taken out of."""
-    for node in t.walk(expr):
-        if not isinstance(node, t.Call):
-            continue
-        by_name = t.path_of(node.func) == "getattr"
-        holder = node.func.value if isinstance(node.func, t.Attribute) else node.argument("", 0) if by_name else None
-        if holder is not None and (path := t.path_of(holder)) is not None:
-            return flow.canonical(path)
-    return None

@@ -564,3 +564,79 @@ def test_a_generator_that_never_ends(name: str) -> None:
 def test_a_generator_that_ends_or_makes_nothing(name: str) -> None:
     body, given = ENDS[name]
     assert_clean(ENDLESS.replace("FEED", body).replace("GIVEN", given), CODE)
+
+
+STARTED = """
+        import itertools
+
+        def graphs(count):
+            for _ in range(count):
+                nodes = torch.randn(16, 8)
+                yield nodes, nodes.sum(1)
+
+        def fit(net, optimizer, stream):
+            for x, y in stream:
+                optimizer.zero_grad()
+                F.mse_loss(net(x).squeeze(1), y).backward()
+                optimizer.step()
+
+        def main(count):
+            stream = graphs(count)
+            head, stream = itertools.tee(stream)  # !
+            x, y = next(head)
+            net = nn.Linear(x.size(1), 1)
+            optimizer = torch.optim.Adam(net.parameters())
+            fit(net, optimizer, stream)
+"""
+STARTED_IN_SCRIPT = """
+        from itertools import tee
+
+        def scaled(samples):
+            for x in samples:
+                yield x / x.norm(), x.mean()
+
+        batches, example = tee(scaled(torch.randn(64, 4) for _ in range(100_000)))  # !
+        model = nn.Linear(next(example)[0].shape[1], 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            (model(x) - y).pow(2).mean().backward()
+            optimizer.step()
+"""
+ALONE = " " * 12
+FIT = ALONE + "fit(net, optimizer, stream)"
+TEE_OF_STREAM = "head, stream = itertools.tee(stream)"
+FIRST = "head = [next(stream)]; stream = itertools.chain(head, stream)"
+YIELDS = "for _ in range(count):\n                nodes = torch.randn(16, 8)\n                yield nodes, nodes.sum(1)"
+PART = "fit(net, optimizer, part)"
+STARTED_FLAGGED = {
+    "in a function": STARTED,
+    "in a script": STARTED_IN_SCRIPT,
+    "in a loop over chunks": STARTED.replace(FIT, f"{ALONE}for part in chunks(stream): {PART}"),
+    "for each of some parts": STARTED.replace(FIT, f"{ALONE}print([{PART} for part in chunks(stream, 30)])"),
+    "the generator is given": STARTED.replace("main(count)", "train(stream)").replace(
+        "            stream = graphs(count)\n", ""
+    )
+    + "\n        train(graphs(10_000))\n",
+}
+STARTED_CLEAN = {
+    "put in front again": twin(STARTED, (TEE_OF_STREAM, FIRST), ("next(head)", "head[0]")),
+    "dropped": twin(STARTED, ("net = nn.Linear", "del head; net = nn.Linear")),
+    "bound to something else": twin(STARTED, ("net = nn.Linear", "head = None; net = nn.Linear")),
+    "both are gone through": twin(STARTED, (FIT, f"{ALONE}for part in zip(head, stream): {PART}")),
+    "a list": twin(STARTED, ("stream = graphs(count)", "stream = list(graphs(count))")),
+    "the items of a list": twin(STARTED, (YIELDS, "for row in DATA: yield row")),
+    "given back with the other end": twin(STARTED, (FIT, ALONE + "return net, stream")),
+    "a helper reads the rest": twin(STARTED, (FIT, f"{ALONE}watch(head)\n{FIT}")),
+    "nothing trains": twin(STARTED, (".backward()", ".item()")),
+}
+
+
+@pytest.mark.parametrize("name", STARTED_FLAGGED)
+def test_an_end_that_is_only_started(name: str) -> None:
+    assert_flagged(STARTED_FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", STARTED_CLEAN)
+def test_an_end_that_keeps_nothing_waiting(name: str) -> None:
+    assert_clean(STARTED_CLEAN[name], CODE)
