@@ -63,6 +63,7 @@ from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import handing_on, in_words, route
 from gradguard.static.schedule_lengths import schedule_lengths
+from gradguard.static.set_on_modules import set_on_modules
 from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.stale_by_methods import stale_by_methods
 from gradguard.static.stale_schedulers import stale_schedulers
@@ -133,6 +134,7 @@ def judge(flow: Flow) -> None:
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))
     flow.facts.discarded = lambda: list(discarded(flow))
+    flow.facts.set_on_modules = lambda: list(set_on_modules(flow))
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
