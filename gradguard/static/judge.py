@@ -27,6 +27,7 @@ from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
+from gradguard.static.exchanged_estimators import exchanged
 from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.frozen_in_training import frozen_in_training
@@ -143,6 +144,7 @@ def judge(flow: Flow) -> None:
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
+    flow.facts.exchanged = lambda: list(exchanged(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))

@@ -506,6 +506,21 @@ class Unscaled:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A straight-through estimator has the value of what was to be rounded, and the gradient of what came of it.
+
+    Args:
+        site: the sum.
+        chosen: what was rounded, or chosen.
+        encoded: what it is made of.
+    """
+
+    site: Site
+    chosen: str
+    encoded: str
+
+
+@dataclass(frozen=True, slots=True)
 class EstimatedEarly:
     """A codebook is trained by what a straight-through estimator gives, which has no graph that leads to it.
 
