@@ -196,11 +196,14 @@ class LiveMultiplied:
         site: what is multiplied, in that loss.
         fixed: the same in the loss that is to train it, which has the multiplier without its graph.
         multiplier: the path of the variable that is trained by it.
+        is_multiplier: it is the other way round: ``site`` is the multiplier in the loss of what it multiplies, which
+            trains it too, and ``fixed`` the multiplier in its own loss.
     """
 
     site: Site
     fixed: Site
     multiplier: str
+    is_multiplier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
