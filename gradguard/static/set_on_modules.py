@@ -278,19 +278,16 @@ def _takes_module(flow: Flow, loop: t.Repeat, name: str, depth: int) -> bool:
         second = target.items[1]
         if over.name == "enumerate" and isinstance(over.func, t.Name) and over.args:
             target, over = second, over.args[0].value
-        elif over.name in _GOING_OVER_NAMED or _is_items(flow, over, depth):
-            return isinstance(second, t.Name) and second.id == name
+        elif over.name in _GOING_OVER_NAMED or over.name == "items":
+            is_items = over.name != "items" or _has_modules(flow, _receiver(over), depth)
+            return is_items and isinstance(second, t.Name) and second.id == name
         else:
             break
     return isinstance(target, t.Name) and target.id == name and _has_modules(flow, over, depth)
 
 
-def _is_items(flow: Flow, call: t.Call, depth: int) -> bool:
-    """``net.heads.items()``, of an ``nn.ModuleDict``."""
-    if call.name != "items" or not isinstance(call.func, t.Attribute):
-        return False
-    held = _module(flow, call.func.value, depth - 1)
-    return held is not None and held.has_modules
+def _receiver(call: t.Call) -> t.Expr:
+    return call.func.value if isinstance(call.func, t.Attribute) else call.func
 
 
 def _has_modules(flow: Flow, over: t.Expr, depth: int) -> bool:
@@ -300,15 +297,31 @@ def _has_modules(flow: Flow, over: t.Expr, depth: int) -> bool:
     if isinstance(over, t.Display):
         return bool(over.items) and all(_module(flow, item, depth - 1) is not None for item in over.items)
     if isinstance(over, t.Call) and isinstance(over.func, t.Attribute):
-        of = _module(flow, over.func.value, depth - 1) if over.name == "values" else None
-        return over.name in _GOING_OVER or (of is not None and of.has_modules)
+        is_values = over.name == "values" and _has_modules(flow, over.func.value, depth - 1)
+        return over.name in _GOING_OVER or is_values
     if isinstance(over, t.Call):
         return over.name in _SAME_ITEMS and len(over.args) == 1 and _has_modules(flow, over.args[0].value, depth - 1)
     if isinstance(over, t.Subscript) and isinstance(over.index, t.Slice):
         return _has_modules(flow, over.value, depth - 1)
-    if isinstance(over, t.Name):
-        bound = flow.ref.assigned.get(over.id, [])
-        if bound and all(_has_modules(flow, value, depth - 1) for value in bound):
-            return True
+    if isinstance(over, t.Comprehension):
+        return len(over.clauses) == 1 and _picks_modules(flow, over, depth)
+    path = t.path_of(over)
+    bound = flow.ref.assigned.get(path, []) if path is not None else []
+    if bound and all(_has_modules(flow, value, depth - 1) for value in bound):
+        return True
     held = _module(flow, over, depth)
     return held is not None and held.has_modules
+
+
+def _picks_modules(flow: Flow, made: t.Comprehension, depth: int) -> bool:
+    """``[child for child in net.children() if ...]``, ``{pair[0]: pair[1] for pair in net.named_modules()}``."""
+    clause, element = made.clauses[0], made.element
+    loop = t.Repeat(made.origin, clause.target, clause.iterable, None, [], [])
+    if isinstance(element, t.Name):
+        return _takes_module(flow, loop, element.id, depth - 1)
+    index = element.index if isinstance(element, t.Subscript) else None
+    is_second = isinstance(index, t.Constant) and index.value == 1 and isinstance(element, t.Subscript)
+    if not is_second or not isinstance(element, t.Subscript) or not isinstance(clause.iterable, t.Call):
+        return False
+    is_pair = t.path_of(element.value) == t.path_of(clause.target) is not None
+    return is_pair and clause.iterable.name in _GOING_OVER_NAMED

@@ -114,6 +114,27 @@ FLAGGED = {
                 for part in (self.stem, self.last):
                     part.requires_grad = False  # !
     """,
+    "a dict of modules": """
+        class Encoder(nn.Module):
+            def __init__(self, learns):
+                super().__init__()
+                self.net = models.resnet18()
+                self.parts = {pair[0]: pair[1] for pair in self.net.named_modules() if "layer" in pair[0]}
+                if not learns:
+                    for _, part in self.parts.items():
+                        part.requires_grad = False  # !
+                    for part in self.parts.values():
+                        part.requires_grad = False  # !
+    """,
+    "some of the children": """
+        def freeze(net, kinds):
+            chosen = [child for child in net.modules() if isinstance(child, kinds)]
+            for child in chosen:
+                child.requires_grad = False  # !
+            named = {name: child for name, child in net.named_children()}
+            for child in named.values():
+                child.requires_grad = False  # !
+    """,
     "only the other way round for the parameters": """
         net = Scaled(8, Block(8))
         for p in net.parameters():
@@ -225,6 +246,22 @@ CLEAN = {
             for part in model.modules():
                 part.requires_grad = True
             model.requires_grad_(True)
+    """,
+    "a dict of parameters": """
+        def freeze(net, kinds):
+            named = {name: value for name, value in net.named_parameters()}
+            for value in named.values():
+                value.requires_grad = False
+            pairs = {pair[0]: pair[1] for pair in net.named_parameters()}
+            for name, value in pairs.items():
+                value.requires_grad = False
+            for name, value in net.state_dict(keep_vars=True).items():
+                value.requires_grad = False
+            for name in {child: 0 for child in net.children()}.values():
+                name.requires_grad = False
+            weights = [child.weight for child in net.children()]
+            for weight in weights:
+                weight.requires_grad = False
     """,
     "a name that is a tensor on the other way": """
         def make(flag):
