@@ -13,7 +13,7 @@ from gradguard.static.own_methods import leading_to, methods_of, reached
 from gradguard.static.replaced import has_its_own, is_given_more, is_given_more_by, steps
 from gradguard.static.replaced_by_methods import (
     is_renewed_outside,
-    made_once,
+    made_by,
     makes_optimizer,
     modules_given,
     replacing_in,
@@ -26,22 +26,32 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 
+_DEPTH = 4
+
+
+class _Step(NamedTuple):
+    """A statement that runs when an object is made, and the constructor or the method that has it."""
+
+    ref: FunctionRef
+    stmt: t.Stmt
+
+
 class _Made(NamedTuple):
-    """An optimizer that the constructor of a base makes.
+    """An optimizer that an object makes when it is made itself.
 
     Args:
         path: where the object keeps it.
-        base: the constructor.
+        ref: the constructor, or a method that this calls.
         site: where it is made.
         given: the modules whose parameters it has.
         after: what runs when it is made, until the object is made as well.
     """
 
     path: str
-    base: FunctionRef
+    ref: FunctionRef
     site: Site
     given: frozenset[str]
-    after: list[t.Stmt]
+    after: list[_Step]
 
 
 def replaced_by_heirs(flow: Flow) -> Iterator[Replacement]:
@@ -61,30 +71,45 @@ def replaced_by_heirs(flow: Flow) -> Iterator[Replacement]:
 
 
 def _made_by_bases(owner: Class) -> Iterator[_Made]:
-    after: list[t.Stmt] = []
-    for constructor in _constructors(owner):
-        own = constructor.define.body
-        for path, making, call in made_once(constructor, owner) if constructor.owner is not owner else ():
-            given = frozenset(modules_given(owner, making, call))
-            if given:
-                yield _Made(path, constructor, Site(making.chunk, call), given, [*_after(own, path), *after])
-        after = [*_after_the_base(own), *after]
+    steps_taken = list(_construction(owner))
+    for place, step in enumerate(steps_taken):
+        made = made_by(step.ref, owner, step.stmt)
+        if made is None or (step.ref.owner is owner and step.ref.define.name == "__init__"):
+            continue
+        path, making, call = made
+        given = frozenset(modules_given(owner, making, call))
+        if given:
+            yield _Made(path, step.ref, Site(making.chunk, call), given, steps_taken[place + 1 :])
 
 
-def _constructors(owner: Class) -> Iterator[FunctionRef]:
-    """The constructor that makes an object of a class, and those of its bases that this one calls."""
-    for cls in owner.lineage():
-        constructor = cls.methods.get("__init__")
-        if constructor is not None:
-            yield constructor
-            if not any(_is_base_run(stmt) for stmt in constructor.define.body):
-                return
+def _construction(owner: Class) -> Iterator[_Step]:
+    """What runs, whatever comes, when an object of a class is made."""
+    classes = list(owner.lineage())
+    yield from _run(owner, classes, _constructor(classes), ())
 
 
-def _after(body: list[t.Stmt], path: str) -> list[t.Stmt]:
-    """The statements of a constructor after it has bound a path."""
-    binds = [place for place, stmt in enumerate(body) if isinstance(stmt, t.Assign) and is_given_more(stmt, path)]
-    return body[binds[-1] + 1 :] if binds else []
+def _constructor(classes: list[Class]) -> FunctionRef | None:
+    return next((cls.methods["__init__"] for cls in classes if "__init__" in cls.methods), None)
+
+
+def _run(owner: Class, classes: list[Class], ref: FunctionRef | None, around: tuple[t.Define, ...]) -> Iterator[_Step]:
+    """The statements of a method of the object, and of the methods and the constructors that these call for it.
+
+    Args:
+        classes: the lineage from the class of the constructor on.
+        around: the methods that are running.
+    """
+    if ref is None or any(each is ref.define for each in around) or len(around) > _DEPTH:
+        return
+    for stmt in ref.define.body:
+        yield _Step(ref, stmt)
+        call = stmt.value if isinstance(stmt, t.Evaluate) else None
+        if _is_base_run(stmt):
+            own = [place for place, cls in enumerate(classes) if cls is ref.owner]
+            rest = classes[own[0] + 1 :] if own else []
+            yield from _run(owner, rest, _constructor(rest), (*around, ref.define))
+        elif isinstance(call, t.Call) and _is_own(call):
+            yield from _run(owner, classes, owner.method(call.name), (*around, ref.define))
 
 
 def _after_the_base(body: list[t.Stmt]) -> list[t.Stmt]:
@@ -114,26 +139,12 @@ def _replacing(flow: Flow, owner: Class, made: _Made) -> Iterator[tuple[t.Stmt, 
     found = list(replacing_in(flow, ref, made.given))
     if not found or any(makes_optimizer(ref, node) for node in ref.define.nodes):
         return
-    if ref.define.name in _run_by(owner, made.after) or _trains_afterwards(flow, owner, made.path):
+    if any(step.ref.define is ref.define for step in made.after) or _trains_afterwards(flow, owner, made.path):
         yield from (each for each in found if not isinstance(each[0], t.Assign) or not is_copy(each[0].value))
 
 
-def _run_by(owner: Class, body: list[t.Stmt]) -> set[str]:
-    """The methods that the statements of a block call on their own object, whatever comes, and what these call so."""
-    found: set[str] = set()
-    waiting = list(body)
-    while waiting:
-        stmt = waiting.pop()
-        call = stmt.value if isinstance(stmt, t.Evaluate) else None
-        method = owner.method(call.name) if isinstance(call, t.Call) and _is_own(call) else None
-        if method is not None and method.define.name not in found:
-            found.add(method.define.name)
-            waiting += method.define.body
-    return found
-
-
 def _is_own(call: t.Call) -> bool:
-    """``self.set_up()``, ``super().set_up()``."""
+    """``self.set_up()``."""
     of = call.func.value if isinstance(call.func, t.Attribute) else None
     return of is not None and t.path_of(of) == "self"
 
@@ -150,12 +161,22 @@ def _trains_afterwards(flow: Flow, owner: Class, path: str) -> bool:
 def _goes_on(flow: Flow, owner: Class, made: _Made, replaced: Site) -> bool:
     """Whether an optimizer steps, and neither another one is made, nor it or another one gets what is new."""
     path, stmt = made.path, replaced.node
-    methods = [method for method in methods_of(owner) if method.define is not made.base.define]
+    methods = [method for method in methods_of(owner) if method.define is not made.ref.define]
     nodes = [node for method in methods for node in method.define.nodes]
-    also = [*nodes, *t.walk(made.after)]
+    also = [*nodes, *t.walk([step.stmt for step in made.after])]
+    if made.ref.define.name != "__init__" and _is_made_again(flow, owner, made.ref):
+        return False
     part = (t.path_of(stmt.targets[0]) or "") if isinstance(stmt, t.Assign) else ""
     if any(is_given_more(node, path) or is_given_more_by(flow, node, path) for node in also):
         return False
     if part and any(has_its_own(node, part) for node in also):
         return False
     return any(steps(node, path) for node in nodes) and not is_renewed_outside(flow, path)
+
+
+def _is_made_again(flow: Flow, owner: Class, making: FunctionRef) -> bool:
+    """Whether somebody else calls the method that makes an optimizer, than what makes the object."""
+    if [method.define.name for method in methods_of(owner) if making.define.name in method.own_calls] != ["__init__"]:
+        return True
+    outside = (caller.ref.owner for caller in flow.project.calling(making))
+    return any(cls is None or all(cls is not each for each in owner.lineage()) for cls in outside)

@@ -92,18 +92,23 @@ def made_once(ref: FunctionRef, owner: Class) -> Iterator[tuple[str, FunctionRef
     is_cached = any(_last(decorator) == "cached_property" for decorator in ref.define.decorators)
     is_constructor = ref.define.name == "__init__"
     for stmt in ref.define.body if is_cached or is_constructor else ():
-        value = stmt.value if isinstance(stmt, t.Assign | t.Return) else None
-        making, call = _making(ref, owner, value) if isinstance(value, t.Call) else (ref, None)
-        if call is None and isinstance(stmt, t.Assign) and isinstance(value, t.Call) and is_made_by_name(stmt):
-            call = value
-        if call is None:
-            continue
-        if isinstance(stmt, t.Return) and is_cached:
-            yield f"self.{ref.define.name}", making, call
-        elif isinstance(stmt, t.Assign) and is_constructor and len(stmt.targets) == 1:
-            path = t.path_of(stmt.targets[0]) or ""
-            if path.startswith("self.") and path.count(".") == 1 and "[" not in path:
-                yield path, making, call
+        if is_constructor and (made := made_by(ref, owner, stmt)) is not None:
+            yield made
+        elif is_cached and isinstance(stmt, t.Return) and isinstance(stmt.value, t.Call):
+            making, call = _making(ref, owner, stmt.value)
+            if call is not None:
+                yield f"self.{ref.define.name}", making, call
+
+
+def made_by(ref: FunctionRef, owner: Class, stmt: t.Stmt) -> tuple[str, FunctionRef, t.Call] | None:
+    """The optimizer that a statement of a method makes for its object."""
+    if not isinstance(stmt, t.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, t.Call):
+        return None
+    making, call = _making(ref, owner, stmt.value)
+    call = stmt.value if call is None and is_made_by_name(stmt) else call
+    path = t.path_of(stmt.targets[0]) or ""
+    is_own = path.startswith("self.") and path.count(".") == 1 and "[" not in path
+    return (path, making, call) if call is not None and is_own else None
 
 
 def _making(ref: FunctionRef, owner: Class, call: t.Call) -> tuple[FunctionRef, t.Call | None]:

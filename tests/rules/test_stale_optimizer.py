@@ -1377,6 +1377,20 @@ def hook(
     return HOOK.format(body=body, made=made, first=first, name=name, script=script)
 
 
+def configured(
+    after: str = "self.on_ready()",
+    first: str = "",
+    body: str = f"{NEW_HEAD}  # !",
+    made: str = "self.configure()",
+    script: str = "Tuned(cfg).fit(loader)",
+) -> str:
+    """The optimizer is made by a method, which the constructor calls."""
+    first = first or ("pass" if after else "self.on_ready()")
+    made = f"{made}; {after}" if after else made
+    method = f"def configure(self):\n            {OPTIMIZED}\n\n        def on_ready(self):"
+    return hook(body, made=made, first=first, script=script).replace("def on_ready(self):", method, 1)
+
+
 @pytest.mark.parametrize(
     "snippet",
     [
@@ -1393,6 +1407,9 @@ def hook(
             body=f"{NEW_HEAD}  # !\n\n        def __init__(self, cfg):\n            super().__init__(cfg)\n"
             "            self.change_head()",
         ),
+        configured(),
+        configured(after="self.seed(); self.on_ready()"),
+        configured(after=""),
     ],
 )
 def test_what_a_method_of_a_derived_class_replaces_is_flagged(snippet: str) -> None:
@@ -1427,6 +1444,12 @@ def test_what_a_method_of_a_derived_class_replaces_is_flagged(snippet: str) -> N
         ),
         hook(NEW_HEAD, made=OPTIMIZED, name="change_head", script="run.change_head(); run.opt = run.make_optimizer()"),
         hook("self.net = copy.deepcopy(self.best)"),
+        configured(after="self.on_ready(); self.configure()").replace("  # !", ""),
+        configured(first="self.configure()").replace("  # !", ""),
+        configured(after="", first="self.configure(); self.on_ready()").replace("  # !", ""),
+        configured(script="run = Tuned(cfg)\n    run.configure()\n    run.fit(loader)").replace("  # !", ""),
+        configured(body=f"{NEW_HEAD}; self.configure()"),
+        configured(body=NEW_HEAD, made="self.on_ready(); self.configure()", after=""),
     ],
 )
 def test_a_method_of_a_derived_class_that_runs_first_or_not_or_sees_to_the_optimizer_is_not(snippet: str) -> None:
