@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.classes import Class
+from gradguard.static.functions import FunctionRef
 from gradguard.static.own_methods import methods_of
 from gradguard.static.replacing import is_below
 from gradguard.static.source import Site
@@ -199,10 +200,17 @@ def _variable(flow: Flow, name: t.Name, depth: int) -> Module | None:
 
 
 def _as_used(flow: Flow, path: str, bound: list[t.Expr]) -> Module | None:
-    """A module by its use: ``net.parameters()``; not what is made of a class that is not known to be one."""
-    is_known = path in flow.ref.modules
+    """A module by its use: ``net.parameters()``, ``net(x)``; what another library makes may be called as well."""
+    makers = [flow.module.value_of(value.func) for value in bound if isinstance(value, t.Call)]
+    is_own = len(bound) < 2 and all(maker.kind is not Kind.EXTERNAL for maker in makers)
+    is_known = path in flow.ref.modules or (is_own and _is_called(flow.ref, path))
     cls = flow.read(flow.canonical(path), flow.final).ref
     return Module() if is_known or (isinstance(cls, Class) and cls.is_module and not bound) else None
+
+
+def _is_called(ref: FunctionRef, path: str) -> bool:
+    """Whether a function calls what is at a path, as no tensor is: ``critic(x)``."""
+    return any(t.path_of(call.func) == path for call in ref.calls)
 
 
 def _attribute(flow: Flow, expr: t.Attribute, depth: int) -> Module | None:
@@ -210,9 +218,9 @@ def _attribute(flow: Flow, expr: t.Attribute, depth: int) -> Module | None:
     cls = flow.ref.owner if owner == "self" else flow.read(flow.canonical(owner), flow.final).ref
     if isinstance(cls, Class):
         return _part_of(flow, cls, expr.name)
-    if path in flow.ref.modules:
+    if path in flow.ref.modules or (owner != "self" and _is_called(flow.ref, path)):
         return Module()
-    if isinstance(expr.value, t.Name) and _is_of_torchvision(flow, expr.value.id):
+    if _is_of_torchvision(flow, owner):
         return Module(expr.name in _SEQUENCES) if expr.name in _OF_TORCHVISION else None
     return _by_name(flow, expr.name)
 
@@ -232,7 +240,8 @@ def _part_of(flow: Flow, owner: Class, name: str) -> Module | None:
     if made and len(known) == len(made):
         return Module(all(each.has_modules for each in known))
     methods = methods_of(owner)
-    is_used = any(f"self.{name}" in method.modules for method in methods)
+    path = f"self.{name}"
+    is_used = any(path in method.modules or (not made and _is_called(method, path)) for method in methods)
     return Module() if is_used and owner.is_module else None
 
 
@@ -244,11 +253,9 @@ def _flow_of(flow: Flow, cls: Class) -> Flow | None:
     return flow.project.flow(method) if method is not None else None
 
 
-def _is_of_torchvision(flow: Flow, name: str) -> bool:
-    bound = [_unmoved(value) for value in flow.ref.assigned.get(name, [])]
-    makers = [flow.module.value_of(value.func) for value in bound if isinstance(value, t.Call)]
-    of = [str(maker.ref) for maker in makers if maker.kind is Kind.EXTERNAL]
-    return bool(of) and len(of) == len(bound) and all(each.startswith("torchvision.models.") for each in of)
+def _is_of_torchvision(flow: Flow, path: str) -> bool:
+    made = flow.read(flow.canonical(path), flow.final).ref
+    return isinstance(made, str) and made.startswith("torchvision.models.")
 
 
 def _by_name(flow: Flow, name: str) -> Module | None:

@@ -126,6 +126,26 @@ FLAGGED = {
                     for part in self.parts.values():
                         part.requires_grad = False  # !
     """,
+    "what is called": """
+        def train(critic, generator, loader, optimizer):
+            judge = critic.wrapped
+            for x in loader:
+                critic.requires_grad = False  # !
+                judge.inner.requires_grad = False  # !
+                loss = -critic(generator(x)).mean() + judge.inner(x).mean()
+                loss.backward()
+                optimizer.step()
+    """,
+    "a part of one of torchvision, which the object has": """
+        class Tuned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.trunk = models.resnet50(weights="DEFAULT")
+                self.trunk.fc = nn.Identity()
+
+            def thaw(self):
+                self.trunk.layer4.requires_grad = True  # !
+    """,
     "some of the children": """
         def freeze(net, kinds):
             chosen = [child for child in net.modules() if isinstance(child, kinds)]
@@ -246,6 +266,27 @@ CLEAN = {
             for part in model.modules():
                 part.requires_grad = True
             model.requires_grad_(True)
+    """,
+    "what another library has made": """
+        from optics import Lens
+
+        def render(scene):
+            lens = Lens(scene.size)
+            lens.requires_grad = True
+            return lens(scene)
+    """,
+    "what is bound to what it gives": """
+        def attack(x, steps, build):
+            x = build(x)
+            x.requires_grad = True
+            x = x(steps)
+            return x
+
+        class Attack:
+            def run(self, x):
+                self.delta = self.start(x)
+                self.delta.requires_grad = True
+                self.start.requires_grad_(True)
     """,
     "a dict of parameters": """
         def freeze(net, kinds):
