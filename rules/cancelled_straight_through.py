@@ -21,6 +21,9 @@ y = (hard - soft).detach() + soft
 Where the wrong one of the two is detached, `hard - soft + soft.detach()`, the value is right as well, and the gradient
 is that of `-soft`: backward trains it the other way round.
 
+The other way round, `x_q + (x - x_q).detach()`, the value is that of `x`, which nothing rounds then, and `x` gets no
+gradient.
+
 An estimator also takes the graph of the codes away: what is computed of its result trains the encoder alone. A loss
 that is to bring the codes to what the encoder gives has to come before it.
 
@@ -45,7 +48,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import detached, one_line
+from gradguard.static.edits import detached, instead, one_line
 from gradguard.static.mistakes import Cancelled
 from gradguard.static.model import Function
 
@@ -102,19 +105,35 @@ _GOES_THROUGH = sign(
     pattern=r"\+\s*\([^\n]*-[^\n]*\)\.detach\(\)|\)\.detach\(\)\s*\+",
     own=True,
 )
+# q + (z - q).detach(), q - (q - z).data, q + z.detach() - q.detach(), and a difference with a name.
+_IS_CUT = sign(
+    ".detach()", ".data",
+    pattern=r"[+-]\s*\([^\n]*-[^\n]*\)\.(?:detach\(\)|data\b)|\)\.(?:detach\(\)|data)\s*\+|"
+    r"[+-]\s*\(?[\w.]+\.detach\(\)\s*[+-]|=\s*\([^\n]*-[^\n]*\)\.detach\(\)",
+    own=True,
+)  # fmt: skip
+# Which code is the nearest.
+_NEAREST = sign(".min(", "topk(", "searchsorted", "bucketize")
 _COMPARES = sign(".detach()", pattern=r"\w\.detach\(\)", own=True)
 
 rule = Rule(
     "GG223",
     "cancelled-straight-through",
     Severity.ERROR,
-    ((_STEPS, _SUBTRACTS, _CANCELS), (_STEPS, _TURNS), (_GOES_THROUGH, _COMPARES)),
+    (
+        (_STEPS, _SUBTRACTS, _CANCELS),
+        (_STEPS, _TURNS),
+        (_STEPS, _IS_CUT),
+        (_NEAREST, _IS_CUT),
+        (_GOES_THROUGH, _COMPARES),
+    ),
 )
 
 
 @rule.in_source
 def estimates_nothing(function: Function) -> Iterator[Finding]:
     yield from _cancels_out(function)
+    yield from _other_way_round(function)
     yield from _before_the_loss(function)
 
 
@@ -144,6 +163,20 @@ def _cancelled(each: Cancelled) -> Finding:
         help=f"detach the difference, for the gradient to go straight through: `{gone} + ({kept} - {gone}).detach()`",
         fix=_fix(each),
     )
+
+
+def _other_way_round(function: Function) -> Iterator[Finding]:
+    """``q + (z - q).detach()``."""
+    found = function.exchanged()
+    for each in found if found and not function.called_without_grad() else ():
+        right = f"{each.encoded} + ({each.chosen} - {each.encoded}).detach()"
+        yield rule.finding(
+            each.site,
+            f"this has the value of `{each.encoded}`, and the gradient of `{each.chosen}`: nothing is rounded, and "
+            f"`{each.encoded}` gets no gradient",
+            help=f"the other way round it goes straight through: `{right}`",
+            fix=instead(each.site, right, "exchange the two"),
+        )
 
 
 def _before_the_loss(function: Function) -> Iterator[Finding]:

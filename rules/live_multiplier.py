@@ -12,9 +12,13 @@ alpha_loss = -(alpha * (log_prob + target_entropy)).mean()
 (policy_loss + alpha_loss).backward()
 ```
 
-**Instead**, cut the graph in the loss of the multiplier:
+Nor is the multiplier to keep its graph in the loss of the policy, `alpha * log_prob - q`, where one backward goes
+through that and its own: the policy's loss trains it as well, the other way, and what the two ask of it cancels out.
+
+**Instead**, cut the graph in the loss of the multiplier, and the multiplier's in the other one:
 
 ```python
+policy_loss = (alpha.detach() * log_prob - q).mean()
 alpha_loss = -(alpha * (log_prob.detach() + target_entropy)).mean()
 ```
 
@@ -39,7 +43,7 @@ _BACKWARD = sign("backward", pattern=r"\bbackward\(", own=True)
 _FIXED = sign(
     ".detach()", ".item()", ".data",
     pattern=r"\.(?:detach\(\)|item\(\)|data\b)\)*\s*\*|\*\s*[\w.()]+\.(?:detach\(|item\(|data\b)|"
-    r"=\s*[\w.()]+\.(?:detach|item)\(\)",
+    r"=\s*[\w.()]+\.(?:detach|item)\(\)|\*\s*\(.*\.detach\(\)|=\s*\(.*\)\.detach\(\)",
 )  # fmt: skip
 
 rule = Rule("GG236", "live-multiplier", Severity.WARNING, ((_BACKWARD, _FIXED),))
@@ -49,10 +53,16 @@ rule = Rule("GG236", "live-multiplier", Severity.WARNING, ((_BACKWARD, _FIXED),)
 def trains_what_it_multiplies(function: Function) -> Iterator[Finding]:
     for live in function.live_multipliers():
         code = one_line(live.site.code)
+        what = (
+            f"`{code}` has its graph here: this loss trains `{live.multiplier}` as well, against the loss of its own"
+            if live.is_multiplier
+            else f"the loss of `{live.multiplier}` trains `{code}`, against the loss in which the multiplier is fixed"
+        )
+        related = "this is the loss that is to train it" if live.is_multiplier else "this is to train it"
         yield rule.finding(
             live.site,
-            f"the loss of `{live.multiplier}` trains `{code}`, against the loss in which the multiplier is fixed",
+            what,
             help=f"cut it here: `{code}.detach()`",
             fix=with_call(live.site, "detach()"),
-            related=(live.fixed.related("this is to train it"),),
+            related=(live.fixed.related(related),),
         )

@@ -16,7 +16,8 @@ So it is with an object that makes its network anew in one method, `self.net = N
 constructor, or as a `cached_property`; or that puts a copy in its place, as a client which is sent the server's model
 in each round, `self.net = copy.deepcopy(server.net)`: `self.net.load_state_dict(server.net.state_dict())` keeps the
 parameters. And with a derived class that replaces a part, `super().__init__(); self.net.head = nn.Linear(512, 2)`,
-where the constructor of its base has made the optimizer.
+where the constructor of its base has made the optimizer, or in a method that this constructor calls then, or somebody
+before the training.
 
 Nor does it learn of parameters that want gradients later, where it was given only those that did before:
 
@@ -58,8 +59,8 @@ from gradguard.static.model import Function
 
 _MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*\s*=", own=True)
 _TRAINED = sign("ptim", pattern=r"\boptim\b|ptimi[sz]er\s*=")
-# A constructor that replaces a part of what its base has made.
-_INHERITS = sign("__init__", pattern=r"\.__init__\(", own=True)
+# A method of a derived class that replaces a part of what its base has made.
+_INHERITS = sign("class ", pattern=r"^\s*class \w+\((?!(?:torch\.)?(?:nn\.)?Module\)|object\)|ABC\)|\))")
 _REPLACES = sign(
     "self.",
     pattern=r"\bself\.\w+[.\[][^\n=(]*=[ \t]*(?:\w+\.)*"

@@ -27,6 +27,7 @@ from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
+from gradguard.static.exchanged_estimators import exchanged
 from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
 from gradguard.static.frozen_in_training import frozen_in_training
@@ -64,6 +65,7 @@ from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import handing_on, in_words, route
 from gradguard.static.schedule_lengths import schedule_lengths
+from gradguard.static.set_on_modules import set_on_modules
 from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.stale_by_methods import stale_by_methods
 from gradguard.static.stale_schedulers import stale_schedulers
@@ -135,6 +137,7 @@ def judge(flow: Flow) -> None:
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))
     flow.facts.discarded = lambda: list(discarded(flow))
+    flow.facts.set_on_modules = lambda: list(set_on_modules(flow))
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
         flow.facts.counted_twice = lambda: list(counted_twice(flow))
@@ -143,6 +146,7 @@ def judge(flow: Flow) -> None:
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
+    flow.facts.exchanged = lambda: list(exchanged(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))

@@ -1,4 +1,7 @@
-"""Losses of a multiplier, as of a temperature, that train what it multiplies: ``alpha * (log_prob + target)``."""
+"""Losses of a multiplier, as of a temperature, that train what it multiplies: ``alpha * (log_prob + target)``.
+
+And losses of what is multiplied that train the multiplier, which has one of its own: ``alpha * log_prob``.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,58 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import LiveMultiplied
-from gradguard.static.model import Backward, Step
+from gradguard.static.model import Backward, Mode, Step
 from gradguard.static.schedulers import called
 from gradguard.static.source import Site
-from gradguard.static.sums import Added, At, bound_at, given_as, names_of, scope_of, terms, without_minus
+from gradguard.static.sums import (
+    Added,
+    At,
+    Scope,
+    bound_at,
+    given_as,
+    names_of,
+    scope_of,
+    sums_and_terms,
+    without_minus,
+)
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _BENDING = frozenset("exp softplus sigmoid relu abs square clamp clamp_min clip".split())
+_AVERAGING = frozenset(("mean", "sum", "squeeze"))
 _DEPTH = 6
 
 
 def live_multipliers(flow: Flow) -> Iterator[LiveMultiplied]:
-    """Where one backward goes through ``m.detach() * x`` and through ``m * x``, the loss of ``m``."""
+    """Where one backward goes through ``m.detach() * x`` and through ``m * x``, the loss of ``m``.
+
+    Or through ``m * x`` and through ``m * x.detach()``, where that one is the loss of ``m``.
+    """
     if flow.facts.is_test or not any(map(_has_both, _followed(flow.ref))):
         return
     scope = scope_of(flow)
     for together in _in_one_step(flow):
-        given = [expr for backward in together for expr in _given(backward.site.node)]
-        added = [each for expr in given for each in terms(Added(At(scope, expr, scope.place(expr))))]
-        products = [product for each in added for product in _products(each)]
+        products = _products_of(scope, together)
         for fixed in (each for each in products if each.is_fixed):
             for live in (each for each in products if not each.is_fixed):
                 if _train_the_same(fixed, live):
                     yield LiveMultiplied(_site(live.factor), _site(fixed.factor), live.multiplier[0])
                     return
+    for together in _in_one_step(flow, of_one_graph=False):
+        products = [product for product in _products_of(scope, together) if not product.is_fixed]
+        for own in (each for each in products if each.is_number):
+            for live in (each for each in products if not each.is_number):
+                if _moves_it_as_well(own, live):
+                    yield LiveMultiplied(_site(live.by), _site(own.by), live.multiplier[0], is_multiplier=True)
+                    return
+
+
+def _products_of(scope: Scope, together: list[Backward]) -> list[_Product]:
+    given = [expr for backward in together for expr in _given(backward.site.node)]
+    added = [each for expr in given for each in sums_and_terms(Added(At(scope, expr, scope.place(expr))))]
+    return [product for each in added for product in _products(each)]
 
 
 def _site(at: At) -> Site:
@@ -64,12 +92,17 @@ def _is_cut(ref: FunctionRef, operand: t.Expr) -> bool:
     return any(isinstance(node, t.Attribute) and node.name in k.CUTS for node in nodes)
 
 
-def _in_one_step(flow: Flow) -> Iterator[list[Backward]]:
-    """The backwards whose gradients one step has, as far as nothing but a backward comes between them."""
+def _in_one_step(flow: Flow, *, of_one_graph: bool = True) -> Iterator[list[Backward]]:
+    """The backwards whose gradients one step has, as far as nothing but a backward comes between them.
+
+    Args:
+        of_one_graph: they may go through the same graph, which all but the last one keep.
+    """
     together: list[Backward] = []
     for event in flow.facts.events:
         if isinstance(event, Backward):
-            if together and (not together[-1].keeps or together[-1].loop is not event.loop):
+            is_freed = of_one_graph and bool(together) and not together[-1].keeps
+            if together and (is_freed or together[-1].loop is not event.loop):
                 yield [together.pop()]
             together.append(event)
         elif isinstance(event, Step) and together:
@@ -102,6 +135,8 @@ class _Product(NamedTuple):
         factor: what it multiplies, with its graph.
         sign: -1 where that is taken away.
         within: the statements that bind the sums in which the product is, and the calls that give them.
+        by: the multiplier, as it is written there.
+        is_number: the graph of what it multiplies was cut.
     """
 
     multiplier: tuple[str, tuple[t.Call, ...]]
@@ -109,6 +144,8 @@ class _Product(NamedTuple):
     factor: At
     sign: int
     within: tuple[t.Node, ...]
+    by: At
+    is_number: bool
 
 
 def _products(added: Added) -> Iterator[_Product]:
@@ -119,18 +156,31 @@ def _products(added: Added) -> Iterator[_Product]:
         multiplier = _variable(At(scope, one, place))
         if multiplier is not None:
             path, calls, is_fixed = multiplier
-            for sign, factor in _terms_of_factor(other, added.sign * without_minus(one)[0]):
-                yield _Product((path, calls), is_fixed, At(scope, factor, place), sign, added.within)
+            turned, by = without_minus(one)
+            for sign, factor, is_number in _terms_of_factor(At(scope, other, place), added.sign * turned):
+                at = At(scope, by, place)
+                yield _Product((path, calls), is_fixed, factor, sign, added.within, at, is_number)
 
 
-def _terms_of_factor(expr: t.Expr, sign: int) -> Iterator[tuple[int, t.Expr]]:
-    """``log_prob`` of ``log_prob + target``, with its sign; what is detached is none."""
-    if isinstance(expr, t.Operation) and expr.operator in ("+", "-"):
+def _terms_of_factor(at: At, sign: int, *, is_number: bool = False) -> Iterator[tuple[int, At, bool]]:
+    """``log_prob`` of ``log_prob + target``, with its sign, and whether its graph was cut."""
+    scope, expr, place = at
+    cut = t.detached(expr)
+    if cut is not None:
+        yield from _terms_of_factor(At(scope, cut, place), sign, is_number=True)
+    elif isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in _AVERAGING:
+        yield from _terms_of_factor(At(scope, expr.func.value, place), sign, is_number=is_number)
+    elif isinstance(expr, t.Operation) and expr.operator in ("+", "-"):
         for number, operand in enumerate(expr.operands):
             is_away = expr.operator == "-" and (number > 0 or len(expr.operands) == 1)
-            yield from _terms_of_factor(operand, -sign if is_away else sign)
+            turned = -sign if is_away else sign
+            yield from _terms_of_factor(At(scope, operand, place), turned, is_number=is_number)
     elif t.path_of(expr) is not None:
-        yield sign, expr
+        bound = bound_at(at)
+        if bound is not None and t.detached(bound.expr) is not None:  # error = (log_prob + target).detach()
+            yield from _terms_of_factor(bound, sign, is_number=True)
+        else:
+            yield sign, at, is_number
 
 
 def _variable(at: At) -> tuple[str, tuple[t.Call, ...], bool] | None:
@@ -194,7 +244,26 @@ def _train_the_same(fixed: _Product, live: _Product) -> bool:
     """Whether two products have one multiplier, and one factor with its graph and another sign, in two losses."""
     if fixed.multiplier != live.multiplier or fixed.sign == live.sign or fixed.within == live.within:
         return False
+    if fixed.is_number or live.is_number:
+        return False
     return _has_graph(live.factor) and not names_of(fixed.factor).isdisjoint(names_of(live.factor))
+
+
+def _moves_it_as_well(own: _Product, live: _Product) -> bool:
+    """Whether a loss of what is multiplied has the multiplier with its graph, beside the multiplier's own loss."""
+    if own.multiplier != live.multiplier or own.sign == live.sign or own.within == live.within:
+        return False
+    if not _has_graph(live.factor) or not _may_have_graph(live.by) or not _may_have_graph(own.by):
+        return False
+    return not names_of(own.factor).isdisjoint(names_of(live.factor))
+
+
+def _may_have_graph(at: At) -> bool:
+    """Whether a multiplier is not computed where no graph is recorded."""
+    if isinstance(at.expr, t.Name):
+        return _has_graph(at)
+    given = _property(at)
+    return given is None or given.scope.flow.facts.entry_mode is not Mode.OFF
 
 
 def _has_graph(at: At) -> bool:

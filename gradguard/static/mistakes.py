@@ -196,11 +196,14 @@ class LiveMultiplied:
         site: what is multiplied, in that loss.
         fixed: the same in the loss that is to train it, which has the multiplier without its graph.
         multiplier: the path of the variable that is trained by it.
+        is_multiplier: it is the other way round: ``site`` is the multiplier in the loss of what it multiplies, which
+            trains it too, and ``fixed`` the multiplier in its own loss.
     """
 
     site: Site
     fixed: Site
     multiplier: str
+    is_multiplier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,6 +523,21 @@ class Unscaled:
     loss: Site
     step: Site
     scaler: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A straight-through estimator has the value of what was to be rounded, and the gradient of what came of it.
+
+    Args:
+        site: the sum.
+        chosen: what was rounded, or chosen.
+        encoded: what it is made of.
+    """
+
+    site: Site
+    chosen: str
+    encoded: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from gradguard.static.mistakes import (
     Drawn,
     EstimatedEarly,
     EvaluatedAgain,
+    Exchanged,
     FrozenInTraining,
     KeptKey,
     LeftByError,
@@ -157,11 +158,13 @@ class Function:
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
             other files).
         spent_iterators: the uses of iterators of parameters that have nothing left.
         counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
             other files).
+        exchanged: the straight-through estimators whose value is not rounded: ``q + (z - q).detach()``.
         cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
         cut_each_step: the states that each step of a sequence detaches, before a loss over all of it (reads other
             files).
@@ -236,9 +239,11 @@ class Function:
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
+    set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
+    exchanged: Callable[[], list[Exchanged]] = field(default=list, repr=False)
     cut_each_step: Callable[[], list[CutEachStep]] = field(default=list, repr=False)
     uneven_cuts: Callable[[], list[UnevenCut]] = field(default=list, repr=False)
     drawn: Callable[[], list[Drawn]] = field(default=list, repr=False)

@@ -165,7 +165,7 @@ def is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], giv
     methods = [ref for cls in owner.lineage() for ref in cls.methods.values()] if owner is not None else []
     nodes = list(t.walk(list(rest)))
     nodes += (node for ref in methods if ref is not flow.ref for node in ref.define.nodes)
-    if any(is_given_more(node, path) or _is_given_more_by(flow, node, path) for node in nodes):
+    if any(is_given_more(node, path) or is_given_more_by(flow, node, path) for node in nodes):
         return False
     part = (t.path_of(replaced.targets[0]) or "") if isinstance(replaced, t.Assign) else ""
     is_new = any(part.startswith(f"{module}.") for module in given) or (
@@ -202,7 +202,7 @@ def _is_params(target: t.Expr) -> bool:
     return isinstance(target, t.Subscript) and isinstance(target.index, t.Constant) and target.index.value == "params"
 
 
-def _is_given_more_by(flow: Flow, node: t.Node, path: str) -> bool:
+def is_given_more_by(flow: Flow, node: t.Node, path: str) -> bool:
     """Whether a helper gives an optimizer more parameters, by its code or its name."""
     if not isinstance(node, t.Call) or all(t.path_of(arg.value) != path for arg in node.args):
         return False

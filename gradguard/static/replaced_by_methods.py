@@ -36,13 +36,13 @@ def replaced_by_methods(flow: Flow) -> Iterator[Replacement]:
             continue
         training = leading_to(methods, {m.define.name for m in methods if any(steps(n, path) for n in m.define.nodes)})
         for method in _called_later(owner, ref):
-            if any(_makes_optimizer(method, node) for node in method.define.nodes):
+            if any(makes_optimizer(method, node) for node in method.define.nodes):
                 continue  # one of its own, for the new one
             for stmt in _unfreezing(flow, method, call) if making is ref else ():
-                if _trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
+                if trains_afterwards(flow, method, training, path, again=ref.define.name != "__init__"):
                     site = Site(method.chunk, stmt)
                     yield Replacement(path, Site(making.chunk, call), site, site, is_unfrozen=True)
-            for stmt, replaced in _replacing(flow, method, given):
+            for stmt, replaced in replacing_in(flow, method, given):
                 if _trains_with(flow, method, stmt, training, path, again=ref.define.name != "__init__"):
                     yield Replacement(path, Site(making.chunk, call), Site(method.chunk, stmt), replaced)
 
@@ -54,7 +54,7 @@ def _unfreezing(flow: Flow, method: FunctionRef, made: t.Call) -> list[t.Stmt]:
     return found if found and freezes_some(flow) else []
 
 
-def _replacing(flow: Flow, method: FunctionRef, given: frozenset[str]) -> Iterator[tuple[t.Stmt, Site]]:
+def replacing_in(flow: Flow, method: FunctionRef, given: frozenset[str]) -> Iterator[tuple[t.Stmt, Site]]:
     """The statements of a method that make a network anew, or have a part of it do so, each with where that is."""
     for stmt in _reached(method.define.body):
         call = stmt.value if isinstance(stmt, t.Evaluate) else None
@@ -92,18 +92,23 @@ def made_once(ref: FunctionRef, owner: Class) -> Iterator[tuple[str, FunctionRef
     is_cached = any(_last(decorator) == "cached_property" for decorator in ref.define.decorators)
     is_constructor = ref.define.name == "__init__"
     for stmt in ref.define.body if is_cached or is_constructor else ():
-        value = stmt.value if isinstance(stmt, t.Assign | t.Return) else None
-        making, call = _making(ref, owner, value) if isinstance(value, t.Call) else (ref, None)
-        if call is None and isinstance(stmt, t.Assign) and isinstance(value, t.Call) and is_made_by_name(stmt):
-            call = value
-        if call is None:
-            continue
-        if isinstance(stmt, t.Return) and is_cached:
-            yield f"self.{ref.define.name}", making, call
-        elif isinstance(stmt, t.Assign) and is_constructor and len(stmt.targets) == 1:
-            path = t.path_of(stmt.targets[0]) or ""
-            if path.startswith("self.") and path.count(".") == 1 and "[" not in path:
-                yield path, making, call
+        if is_constructor and (made := made_by(ref, owner, stmt)) is not None:
+            yield made
+        elif is_cached and isinstance(stmt, t.Return) and isinstance(stmt.value, t.Call):
+            making, call = _making(ref, owner, stmt.value)
+            if call is not None:
+                yield f"self.{ref.define.name}", making, call
+
+
+def made_by(ref: FunctionRef, owner: Class, stmt: t.Stmt) -> tuple[str, FunctionRef, t.Call] | None:
+    """The optimizer that a statement of a method makes for its object."""
+    if not isinstance(stmt, t.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, t.Call):
+        return None
+    making, call = _making(ref, owner, stmt.value)
+    call = stmt.value if call is None and is_made_by_name(stmt) else call
+    path = t.path_of(stmt.targets[0]) or ""
+    is_own = path.startswith("self.") and path.count(".") == 1 and "[" not in path
+    return (path, making, call) if call is not None and is_own else None
 
 
 def _making(ref: FunctionRef, owner: Class, call: t.Call) -> tuple[FunctionRef, t.Call | None]:
@@ -119,7 +124,7 @@ def _making(ref: FunctionRef, owner: Class, call: t.Call) -> tuple[FunctionRef, 
     return ref, None
 
 
-def _makes_optimizer(ref: FunctionRef, node: t.Node) -> bool:
+def makes_optimizer(ref: FunctionRef, node: t.Node) -> bool:
     is_named = isinstance(node, t.Assign) and is_made_by_name(node)
     return is_named or (isinstance(node, t.Call) and _is_optimizer(ref, node))
 
@@ -180,16 +185,16 @@ def _called_later(owner: Class, ref: FunctionRef) -> Iterator[FunctionRef]:
 def _trains_with(flow: Flow, method: FunctionRef, stmt: t.Stmt, training: set[str], path: str, *, again: bool) -> bool:
     """Whether what a statement of a method makes is trained then; a copy may be that of the best, when all is done."""
     if not isinstance(stmt, t.Assign) or not is_copy(stmt.value):
-        return _trains_afterwards(flow, method, training, path, again=again)
+        return trains_afterwards(flow, method, training, path, again=again)
     after = list(t.walk(list(following(method.define.body, stmt)))) if not again else []
     if any(steps(node, path) for node in after):
         return True
     if any(isinstance(node, t.Call) and _is_own_method(node) and node.name in training for node in after):
         return True
-    return _trains_afterwards(flow, method, training - {method.define.name}, path, again=again, by_itself=False)
+    return trains_afterwards(flow, method, training - {method.define.name}, path, again=again, by_itself=False)
 
 
-def _trains_afterwards(
+def trains_afterwards(
     flow: Flow, method: FunctionRef, training: set[str], path: str, *, again: bool, by_itself: bool = True
 ) -> bool:
     """Whether somebody is seen who has the network made anew, and then has it trained.

@@ -353,7 +353,7 @@ def _appended(scope: Scope, path: str, place: _Place) -> Iterator[At]:
 
 
 class Added(NamedTuple):
-    """A term of a sum that is none itself.
+    """A term of a sum.
 
     Args:
         at: the term.
@@ -372,13 +372,11 @@ class Added(NamedTuple):
         )
 
 
-def terms(whole: Added, depth: int = _DEEP) -> Iterator[Added]:
-    """The terms of a sum, through names, means and functions of the program; what is not followed is one."""
-    parts = list(_terms_in(whole)) if depth else []
-    for part in parts:
-        yield from terms(part, depth - 1)
-    if not parts:
-        yield whole
+def sums_and_terms(whole: Added, depth: int = _DEEP) -> Iterator[Added]:
+    """A sum and its terms, through names, means and functions of the program; those that are sums with theirs."""
+    yield whole
+    for part in _terms_in(whole) if depth else ():
+        yield from sums_and_terms(part, depth - 1)
 
 
 def _terms_in(whole: Added) -> Iterator[Added]:

@@ -307,3 +307,133 @@ def test_an_estimator_before_the_loss_of_the_codes(lines: tuple[str, ...]) -> No
 )
 def test_an_estimator_after_the_loss_of_the_codes(lines: tuple[str, ...]) -> None:
     assert_clean(layer(*lines), CODE)
+
+
+FOUND = (
+    "distances = torch.cdist(x, self.embedding.weight)",
+    "index = distances.argmin(-1)",
+    "q = self.embedding(index).view(x.shape)",
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("q = torch.round(x)", "x = q + (x - q).detach()  # !"),
+        ("q = x.mul(255).round() / 255", "x = q + (x - q).detach()  # !"),
+        ("h = self.block(x)", "q = (h > 0).float() * 2 - 1", "x = (h - q).detach() + q  # !"),
+        ("h = self.block(x)", "q = h.sign()", "x = q - (q - h).detach()  # !"),
+        ("h = self.block(x)", "q = h.sign()", "x = q + h.detach() - q.detach()  # !"),
+        ("h = self.block(x)", "q = h.sign()", "x = q + (h - q).data  # !"),
+        ("h = self.block(x)", "q = torch.floor(h / step) * step", "rest = (h - q).detach()", "x = q + rest  # !"),
+        (*FOUND, "x = q + (x - q).detach()  # !"),
+        (*FOUND, "loss = F.mse_loss(q, x.detach())", "out = q + (x - q).detach()  # !"),
+        (
+            "d = (x.unsqueeze(1) - self.embedding.weight).pow(2).sum(-1)",
+            "_, index = d.min(dim=1)",
+            "q = F.embedding(index, self.embedding.weight)",
+            "x = q + (x - q).detach()  # !",
+        ),
+        (
+            "d = torch.cdist(x, self.embedding.weight)",
+            "hot = F.one_hot(d.min(1)[1], step).to(x.dtype)",
+            "q = hot @ self.embedding.weight",
+            "x = q + (x - q).detach()  # !",
+        ),
+        (
+            "d = torch.cdist(x.detach(), self.embedding.weight)",
+            "q = self.embedding.weight[d.topk(1, largest=False).indices.squeeze(-1)]",
+            "x = q + (x - q).detach()  # !",
+        ),
+        (
+            "soft = self.block(x).softmax(-1)",
+            "index = soft.argmax(-1, keepdim=True)",
+            "hard = torch.zeros_like(soft).scatter_(-1, index, 1.0)",
+            "x = hard + (soft - hard).detach()  # !",
+        ),
+    ],
+)
+def test_an_estimator_the_other_way_round_is_flagged(lines: tuple[str, ...]) -> None:
+    assert_flagged(layer(*lines), CODE)
+
+
+LOOKED_UP = """
+    class Codebook(nn.Module):
+        def __init__(self, number, size):
+            super().__init__()
+            self.codes = nn.Parameter(torch.randn(number, size))
+
+        @torch.no_grad()
+        def nearest(self, flat):
+            return torch.cdist(flat, self.codes).argmin(1)
+
+        def forward(self, encoded):
+            flat = encoded.flatten(0, 1)
+            chosen = self.codes[self.nearest(flat)].view_as(encoded)
+            commitment = F.mse_loss(encoded, chosen.detach())
+            return chosen + (encoded - chosen).detach(), commitment  # !
+
+    class Gate(nn.Module):
+        def forward(self, score):
+            return binarize(score) * score
+
+    def binarize(score):
+        return (score > 0.5).float()
+
+    def threshold(score):
+        hard = (score > 0.5).to(score.dtype)
+        return hard + (score - hard).detach()  # !
+"""
+
+
+def test_so_is_one_whose_codes_another_method_looks_up() -> None:
+    assert_flagged(LOOKED_UP, CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("q = torch.round(x)", "x = x + (q - x).detach()"),
+        (*FOUND, "x = x + (q - x).detach()"),
+        (*FOUND, "x = x + q.detach() - x.detach()"),
+        (*FOUND, "x = q + (x - q).detach() * step"),
+        (*FOUND, "x = x + (q - x).detach() + step * (q - q.detach())"),
+        # the value of one network, and the gradient of another
+        ("a = self.block(x)", "b = self.embedding(mask)", "x = a + (b - a).detach()"),
+        ("a = self.block(x)", "x = a + (x - a).detach()"),
+        # only what a mask has chosen is trained
+        ("part = x * (x > step).float()", "x = part + (x - part).detach()"),
+        ("part = torch.where(mask, x, 0.0)", "x = part + (x - part).detach()"),
+        ("part = F.dropout(x, 0.5)", "x = part + (x - part).detach()"),
+        # clamped, with its own gradient
+        ("part = x.clamp(-1, 1)", "x = part + (x - part).detach()"),
+        # a rounding that has an estimator
+        ("q = Rounding.apply(x)", "x = q + (x - q).detach()"),
+        ("q = x + (x.round() - x).detach()", "x = q + (self.scale - q).detach()"),
+        # rounded by its scale, which has the gradient
+        ("limit = x.abs().amax()", "q = (step * 7).round() * limit", "x = q + (x - q).detach()"),
+        # the largest, which has a gradient
+        ("q, index = x.max(-1, keepdim=True)", "x = q + (x - q).detach()"),
+        # what is left over of each codebook is the next one's
+        (
+            "left = x",
+            "total = 0.0",
+            "for table in self.tables:",
+            "    index = torch.cdist(left, table.weight).argmin(-1)",
+            "    q = table(index)",
+            "    q = left + (q - left).detach()",
+            "    left = left - q",
+            "    total = total + q",
+        ),
+        ("with torch.no_grad():", "    q = x.round()", "x = step + (q - step).detach()"),
+        ("index = mask.argmax(-1)", "q = self.embedding(index)", "x = q + (x - q).detach()"),
+    ],
+)
+def test_an_estimator_of_what_has_a_gradient_is_not(lines: tuple[str, ...]) -> None:
+    assert_clean(layer(*lines), CODE)
+
+
+def test_the_other_way_round_it_goes_straight_through() -> None:
+    (found,) = findings(layer("q = torch.round(x)", "x = q + (x - q).detach()"), CODE)
+    assert found.fix is not None
+    assert [edit.text for edit in found.fix.edits] == ["x + (q - x).detach()"]

@@ -183,3 +183,108 @@ def test_what_it_says() -> None:
     assert "`log_alpha`" in finding.message
     assert finding.fix is not None
     assert [edit.text for edit in finding.fix.edits] == ["logp.detach()"] or finding.fix.edits
+
+
+AS_WELL = """
+    class Learner:
+        def update(self, states):
+            actions, logp = self.policy(states)
+            alpha = self.log_alpha.exp()
+            policy_loss = (alpha * logp - self.q(states, actions)).mean()  # !
+            alpha_loss = -(self.log_alpha * (logp + self.target).detach()).mean()
+            self.optimizer.zero_grad()
+            (policy_loss + alpha_loss).backward()
+            self.optimizer.step()
+"""
+DUAL = """
+    net = nn.Linear(8, 2)
+    multiplier = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([*net.parameters(), multiplier], lr=0.1)
+    for x, y in loader:
+        out = net(x)
+        excess = out.pow(2).mean() - 1.0
+        total = F.mse_loss(out, y) + F.softplus(multiplier) * excess  # !
+        total -= F.softplus(multiplier) * excess.detach()
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+"""
+AS_WELL_BY_METHODS = """
+    class Agent:
+        @property
+        def alpha(self):
+            return self.log_alpha.exp()
+
+        def actor_loss(self, states, actions, log_prob):
+            return (self.alpha * log_prob - self.q(states, actions)).mean()  # !
+
+        def temperature_loss(self, log_prob):
+            error = (log_prob + self.target).detach()
+            return -(self.log_alpha * error).mean()
+
+        def train(self, loader):
+            for states in loader:
+                actions, log_prob = self.actor(states)
+                self.optimizer.zero_grad()
+                self.actor_loss(states, actions, log_prob).backward()
+                self.temperature_loss(log_prob).backward()
+                self.optimizer.step()
+"""
+AS_WELL_IN_TURN = """
+    def update(policy, q, log_alpha, states, policy_opt, alpha_opt, target):
+        actions, logp = policy.act(states)
+        first = torch.mean(log_alpha.exp() * logp - q(states, actions))  # !
+        second = log_alpha * (-target - logp.mean()).detach()
+        policy_opt.zero_grad()
+        alpha_opt.zero_grad()
+        first.backward()
+        second.backward()
+        policy_opt.step()
+        alpha_opt.step()
+"""
+
+
+@pytest.mark.parametrize("snippet", [AS_WELL, DUAL, AS_WELL_BY_METHODS, AS_WELL_IN_TURN])
+def test_a_multiplier_that_is_trained_by_the_other_loss_as_well(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    ("snippet", "edit"),
+    [
+        (AS_WELL, ("self.log_alpha.exp()", "self.log_alpha.exp().detach()")),
+        (AS_WELL, ("self.log_alpha.exp()", "self.log_alpha.detach().exp()")),
+        (AS_WELL, ("self.log_alpha.exp()", "self.log_alpha.exp().item()")),
+        (AS_WELL, ("self.log_alpha.exp()", "float(self.log_alpha.exp())")),
+        (AS_WELL, ("alpha = self", "with torch.no_grad():\n                alpha = self")),
+        (AS_WELL, ("(alpha * logp", "(alpha.detach() * logp")),
+        (AS_WELL, ("(alpha * logp", "(self.weight * logp")),
+        (AS_WELL, ("-(self.log_alpha *", "-(self.log_beta *")),
+        (AS_WELL, ("-(self.log_alpha *", "(self.log_alpha *")),  # no other direction
+        (AS_WELL, ("(logp + self.target)", "(entropy + self.target)")),
+        (AS_WELL, ("(policy_loss + alpha_loss)", "policy_loss")),
+        (AS_WELL, ("alpha = self", "logp = logp.detach()\n            alpha = self")),
+        (AS_WELL, ("-(self.log_alpha * (logp + self.target).detach()).mean()", "self.log_alpha.pow(2).mean()")),
+        (
+            AS_WELL,
+            ("(policy_loss + alpha_loss).b", "policy_loss.backward(); self.optimizer.zero_grad(); alpha_loss.b"),
+        ),
+        (AS_WELL_IN_TURN, ("second.backward()", "alpha_opt.zero_grad(); second.backward()")),
+        (AS_WELL_IN_TURN, ("first.backward()", "first.backward(); policy_opt.step()")),
+        (AS_WELL_IN_TURN, ("torch.mean(log_alpha.exp()", "torch.mean(log_alpha.exp().detach()")),
+        (AS_WELL_BY_METHODS, ("(self.alpha *", "(self.alpha.detach() *")),
+        (AS_WELL_BY_METHODS, ("return self.log_alpha.exp()", "return self.log_alpha.exp().detach()")),
+        (AS_WELL_BY_METHODS, ("@property\n", "@property\n        @torch.no_grad()\n")),
+        (DUAL, ("softplus(multiplier) * excess\n", "softplus(multiplier).detach() * excess\n")),
+        (DUAL, ("total -= F.soft", "total += F.soft")),
+    ],
+)
+def test_a_multiplier_that_is_trained_by_its_own_loss(snippet: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(snippet.replace("  # !", ""), edit), CODE)
+
+
+def test_what_it_says_of_a_multiplier() -> None:
+    (finding,) = findings(AS_WELL, CODE)
+    assert "this loss trains `self.log_alpha` as well" in finding.message
+    assert finding.fix is not None
+    assert [edit.text for edit in finding.fix.edits] == ["alpha.detach()"]

@@ -1322,6 +1322,140 @@ def test_what_a_derived_class_makes_first_or_gives_to_the_optimizer_is_not(snipp
     assert_clean(snippet, CODE)
 
 
+# What replaces it is a method, which the constructor of the base calls, or somebody before the training.
+HOOK = """
+    class Run(ABC):
+        def __init__(self, cfg):
+            self.cfg = cfg
+            self.net = self.make_net()
+            {made}
+            self.losses = []
+
+        def make_net(self):
+            raise NotImplementedError
+
+        def make_optimizer(self):
+            return torch.optim.AdamW(self.net.parameters(), lr=self.cfg.lr)
+
+        def on_ready(self):
+            pass
+
+        def set_up(self):
+            self.on_ready()
+
+        def fit(self, loader):
+            {first}
+            for x, y in loader:
+                self.opt.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.opt.step()
+
+    class Seeded:
+        def seed(self):
+            torch.manual_seed(self.cfg.seed)
+
+    class Tuned(Seeded, Run):
+        def make_net(self):
+            return Backbone(self.cfg.dim, 12)
+
+        def {name}(self):
+            {body}
+
+    {script}
+"""
+NEW_HEAD = "self.net.head = nn.Linear(self.net.head.in_features, 5)"
+OPTIMIZED = "self.opt = self.make_optimizer()"
+
+
+def hook(
+    body: str = f"{NEW_HEAD}  # !",
+    made: str = f"{OPTIMIZED}; self.on_ready()",
+    first: str = "self.net.train()",
+    name: str = "on_ready",
+    script: str = "Tuned(cfg).fit(loader)",
+) -> str:
+    return HOOK.format(body=body, made=made, first=first, name=name, script=script)
+
+
+def configured(
+    after: str = "self.on_ready()",
+    first: str = "",
+    body: str = f"{NEW_HEAD}  # !",
+    made: str = "self.configure()",
+    script: str = "Tuned(cfg).fit(loader)",
+) -> str:
+    """The optimizer is made by a method, which the constructor calls."""
+    first = first or ("pass" if after else "self.on_ready()")
+    made = f"{made}; {after}" if after else made
+    method = f"def configure(self):\n            {OPTIMIZED}\n\n        def on_ready(self):"
+    return hook(body, made=made, first=first, script=script).replace("def on_ready(self):", method, 1)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        hook(),
+        hook(made=f"{OPTIMIZED}; self.set_up()"),
+        hook(made="self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1); self.on_ready()"),
+        hook("self.seed(); super().on_ready(); self.net.classifier[-1] = nn.Linear(16, 5).to(self.cfg.device)  # !"),
+        hook(made=OPTIMIZED, first="self.on_ready()"),
+        hook(made=OPTIMIZED, name="change_head", script="run = Tuned(cfg); run.change_head(); run.fit(loader)"),
+        hook(made=OPTIMIZED, name="__init__", body=f"super().__init__(cfg); {NEW_HEAD}  # !"),
+        hook(
+            made=OPTIMIZED,
+            name="change_head",
+            body=f"{NEW_HEAD}  # !\n\n        def __init__(self, cfg):\n            super().__init__(cfg)\n"
+            "            self.change_head()",
+        ),
+        configured(),
+        configured(after="self.seed(); self.on_ready()"),
+        configured(after=""),
+    ],
+)
+def test_what_a_method_of_a_derived_class_replaces_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        hook(NEW_HEAD, made=f"self.on_ready(); {OPTIMIZED}"),
+        hook(NEW_HEAD, made=f"{OPTIMIZED}; self.on_ready(); {OPTIMIZED}"),
+        hook(NEW_HEAD, made=OPTIMIZED),
+        hook(NEW_HEAD, made=f"{OPTIMIZED}; self.on_ready(); self.opt.add_param_group(self.net.head.parameters())"),
+        hook(NEW_HEAD, made=f"{OPTIMIZED}; self.on_ready(); add_param_groups(self.opt, self.net.head)"),
+        hook(NEW_HEAD, made=f"{OPTIMIZED}; self.on_ready(); self.net.head.requires_grad_(False)"),
+        hook(NEW_HEAD, made=f"{OPTIMIZED}; self.on_ready()", first=OPTIMIZED),
+        hook(NEW_HEAD, made=f"{OPTIMIZED}\n            if cfg.late:\n                self.on_ready()"),
+        hook(f"{NEW_HEAD}; {OPTIMIZED}"),
+        hook(f"{NEW_HEAD}; self.head_opt = torch.optim.SGD(self.net.head.parameters(), lr=1.0)"),
+        hook(f"{NEW_HEAD}; optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0); self.use(optimizer)"),
+        hook("self.net.head = nn.Identity()"),
+        hook("self.teacher.head = nn.Linear(8, 2)"),
+        hook("self.net.width = Width(8)"),
+        hook(NEW_HEAD, made="self.opt = torch.optim.SGD(self.body.parameters(), lr=0.1); self.on_ready()"),
+        hook(NEW_HEAD, made="self.opt = None; self.on_ready()"),
+        hook(NEW_HEAD, made=OPTIMIZED, name="change_head", script="run = Tuned(cfg); run.fit(loader)"),
+        hook(
+            NEW_HEAD,
+            made=OPTIMIZED,
+            name="change_head",
+            script="run = Tuned(cfg); run.fit(loader)\n    run.change_head()",
+        ),
+        hook(NEW_HEAD, made=OPTIMIZED, name="change_head", script="run.change_head(); run.opt = run.make_optimizer()"),
+        hook("self.net = copy.deepcopy(self.best)"),
+        configured(after="self.on_ready(); self.configure()").replace("  # !", ""),
+        configured(first="self.configure()").replace("  # !", ""),
+        configured(after="", first="self.configure(); self.on_ready()").replace("  # !", ""),
+        configured(script="run = Tuned(cfg)\n    run.configure()\n    run.fit(loader)").replace("  # !", ""),
+        configured(body=f"{NEW_HEAD}; self.configure()"),
+        configured(body=NEW_HEAD, made="self.on_ready(); self.configure()", after=""),
+    ],
+)
+def test_a_method_of_a_derived_class_that_runs_first_or_not_or_sees_to_the_optimizer_is_not(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 # What unfreezes is one of the callbacks, of which only the run knows the classes.
 CALLBACKS = """
     class Callback:
