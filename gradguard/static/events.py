@@ -122,12 +122,6 @@ class Loop(Remembers):
         """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""
         return not self.leaves_early and (self.count is None or self.count >= LONG_LOOP)
 
-    @property
-    def goes_on(self) -> bool:
-        """It runs many times, also where it is a training that may be over sooner: one that stops early."""
-        many = self.count is None or self.count >= LONG_LOOP
-        return self.is_long or (many and bool(self.steps))
-
     @cached_property
     def over_losses(self) -> bool:
         """It goes over the losses of one batch, which are there already: ``for task, loss in losses.items()``."""

@@ -278,9 +278,8 @@ class Store(Event):
             return False  # a copy of a list of what there was before the loop
         if self.scope is Scope.LOCAL and (self.grows.over_losses or self.grows.over_networks):
             return False  # as many as the batch has losses, or an ensemble networks, and no longer than this call
-        around = [loop for loop in self.loop.around() if loop.is_step] if self.loop is not None else []
-        stops = Held.SNAPSHOT in kinds  # an episode may be over soon, but copies are for a training that stops early
-        return self.grows.is_outermost and any(loop.is_long or (stops and loop.goes_on) for loop in around)
+        around = self.loop.around() if self.loop is not None else ()
+        return self.grows.is_outermost and any(loop.is_step and loop.is_long for loop in around)
 
     @property
     def where_taken(self) -> Store:
