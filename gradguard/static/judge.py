@@ -205,7 +205,6 @@ def _judge_store(flow: Flow, store: Store) -> None:
     if not (roots := phases.possible(flow, store, roots)):
         return
     store.carries_graph = True
-    store.recurs = store.recurs or _is_output_of_itself(store)
     store.is_loss = graphs(store.value.roots) in flow.proven_values
     known = store.start
     store.start = lambda: known() or _nearest(flow, roots)
@@ -221,12 +220,6 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.route = in_words(flow, way)
         on_way = [root for root in roots if node_of(root.key) in way]
         store.start = lambda: known() or _nearest(flow, on_way or roots)
-
-
-def _is_output_of_itself(store: Store) -> bool:
-    """Whether a network has computed it from what was there before, also in a helper that has that of its object."""
-    is_rebound = store.inner is None and store.form is Form.REBIND and store.value.kind is Kind.OUTPUT
-    return is_rebound and any(root.source is Source.PLACE and root.key == store.path for root in store.value.roots)
 
 
 def _ends_with_few(flow: Flow, store: Store, loop: Loop) -> bool:

@@ -145,13 +145,7 @@ def kind_by_name(flow: Flow, path: str) -> Kind:
 
 
 def _placed(path: str, value: Value) -> tuple[tuple[object, Value], ...]:
-    """The parts of an attribute; the fields of a record are places of their own.
-
-    What each item of a collection was when that was made, without a graph, tells nothing of what is there later.
-    """
-    each = value.part("each")
-    if each is not None and each.kind in (Kind.UNKNOWN, Kind.TENSOR) and not (each.reach or each.parts or each.ref):
-        return tuple((key, part) for key, part in value.parts if key != "each")
+    """The parts of an attribute; the fields of a record are places of their own."""
     if value.kind is not Kind.OUTPUT or not is_record(value):
         return value.parts
     places = [(name, part, frozenset((Root(Source.PLACE, f"{path}.{name}"),))) for name, part in value.parts]

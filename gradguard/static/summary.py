@@ -139,9 +139,7 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
             flow.at_start.add(path)
         elif _is_written_whole(path, writes) and all(store.path != path for store in flow.facts.stores[known:]):
             _note_carried(here, path, value)
-        others = _other_entries(here, path, value, writes)
         state.assign(path, value)
-        state.env.update(others)
     _reset(here)
     _note_given_back(here)
     if callee.gives_member is not None:
@@ -159,14 +157,6 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
 def _is_written_whole(path: str, writes: list[tuple[str, Value]]) -> bool:
     """Whether no entry of it is told apart: where some are, ``state["mean"] = x``, each tells of itself."""
     return not any(other.startswith(f'{path}["') for other, _ in writes)
-
-
-def _other_entries(here: Translation, path: str, value: Value, writes: list[tuple[str, Value]]) -> dict[str, Value]:
-    """The entries of a collection that the callee leaves as they were, where it puts something under other words."""
-    before = here.flow.read(path, here.state).must
-    if _is_written_whole(path, writes) or not before or not before <= value.must:
-        return {}
-    return {known: entry for known, entry in here.state.env.items() if known.startswith(f'{path}["')}
 
 
 def _leave_mode(here: Translation) -> None:

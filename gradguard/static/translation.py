@@ -26,7 +26,6 @@ from gradguard.static.values import (
     Roots,
     Source,
     Value,
-    Word,
     either,
     element,
     is_record,
@@ -183,10 +182,8 @@ class Translation:
     def _must(self, value: Value) -> Roots:
         """What a value of the callee has on every way, here."""
         must = NONE
-        places = [root for root in value.roots if root.source is Source.PLACE] if value.must else []
-        entries = {root.base: entry for root in places if (entry := self._entry(root)) is not None}
         for root in value.must:
-            if root.source is Source.PLACE and (path := entries.get(root.base) or self.path(str(root.key))) is not None:
+            if root.source is Source.PLACE and (path := self.path(str(root.key))) is not None:
                 must = either(must, self.flow.read(path, self.state).must)
             elif root.source is Source.PARAM and str(root.key) in self.given.values:
                 must = either(must, self.given.values[str(root.key)].must)
@@ -235,32 +232,14 @@ class Translation:
 
     def outer(self, root: Root) -> Value:
         """What a PARAM or PLACE root of the callee is here."""
-        keys = root.key.keys if isinstance(root.key, Part) else ()
         if root.source is Source.PARAM:
             value = self.given.values.get(root.base, Value())
         else:
-            entry = self._entry(root)
-            path, keys = (entry, keys[1:]) if entry is not None else (self.path(root.base), keys)
+            path = self.path(root.base)
             value = self.flow.read(path, self.state) if path is not None else self._field(root.base)
-        for key in keys:
+        for key in root.key.keys if isinstance(root.key, Part) else ():
             value = element(value, key)
         return value
-
-    def _entry(self, root: Root) -> str | None:
-        """The path of an item of a collection, whose key the call gives; None where it is not known."""
-        keys = root.key.keys if isinstance(root.key, Part) else ()
-        path = self.path(root.base) if keys and keys[0] is None else None
-        word = self._word_given_for(root.base) if path is not None else None
-        return f'{path}["{word}"]' if word is not None else None
-
-    def _word_given_for(self, collection: str) -> str | None:
-        """The word that the call gives for the key under which the callee has an item: ``self.carry[key]``."""
-        items = (node for node in self.callee.ref.define.nodes if isinstance(node, t.Subscript))
-        keys = {t.path_of(item.index) for item in items if t.path_of(item.value) == collection}
-        key = keys.pop() if len(keys) == 1 else None
-        is_given = key in self.callee.params and key not in self.callee.ref.assigned
-        given = self.given.values.get(key) if key is not None and is_given else None
-        return given.ref.text if given is not None and isinstance(given.ref, Word) else None
 
     def _field(self, path: str) -> Value:
         """A field of an argument that has no name here: ``loss`` of ``keep(Trial(step, loss))``."""
