@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -16,6 +16,7 @@ from gradguard.static.model import (
     Mode,
     TrainingMode,
 )
+from gradguard.static.places import assigned_anywhere
 from gradguard.static.source import Site
 from gradguard.static.state import State
 from gradguard.static.values import (
@@ -27,6 +28,8 @@ from gradguard.static.values import (
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+
+_TURNING = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mode | None:
@@ -65,13 +68,32 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
         return _as_in_training(flow, setting, state)
     if isinstance(value, Value) and isinstance(value.ref, FunctionRef) and "." not in path:
         text = value.ref.chunk.program
-        return Mode.UNKNOWN if any(w in text for w in ("no_grad", "inference_mode", "set_grad_enabled")) else None
+        return Mode.UNKNOWN if any(word in text for word in _TURNING) else None
     is_code = value is not None and value.kind in (Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL)
     if path in flow.locals - set(flow.params) and not is_code:
         return _of_name(flow, path, state)
+    if _may_turn_off(flow, func):
+        return Mode.UNKNOWN
     if k.NO_GRAD_NAME.search(path.rsplit(".", 1)[-1]):
         return Mode.OFF if path.rsplit(".", 1)[-1] in ("no_grad", "inference_mode") else Mode.UNKNOWN
     return Mode.UNKNOWN if not is_code and _speaks_of_gradients(expr) else None
+
+
+def _may_turn_off(flow: Flow, func: t.Expr) -> bool:
+    """Whether a context comes out of a table, or from a method of the object, that has ``no_grad`` among others.
+
+    A generator is followed: ``@contextmanager``.
+    """
+    nodes: Iterable[t.Node] = ()
+    if isinstance(func, t.Subscript):
+        table = t.path_of(func.value)
+        nodes = t.walk(assigned_anywhere(flow, table)) if table is not None else ()
+    elif isinstance(func, t.Attribute) and t.path_of(func.value) == "self" and flow.ref.owner is not None:
+        method = flow.ref.owner.method(func.name)
+        nodes = method.define.nodes if method is not None and not method.define.is_generator else ()
+    return any(
+        isinstance(n, t.Name | t.Attribute) and (t.path_of(n) or "").rpartition(".")[2] in _TURNING for n in nodes
+    )
 
 
 def _speaks_of_gradients(context: t.Expr) -> bool:

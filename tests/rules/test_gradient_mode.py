@@ -221,3 +221,70 @@ def test_a_context_that_is_named_after_gradients_may_switch_them_off(context: st
 def test_any_other_context_switches_nothing(entered: str) -> None:
     snippet = NAMED.replace("CONTEXT", "pass").replace("WITH", entered).replace("MARK", "  # !")
     assert_flagged(snippet.replace("loss = loss.item()", "pass"), "GG104")
+
+
+BY_FLAG = """
+    import contextlib
+
+    class Runner:
+        def __init__(self, net):
+            self.net, self.optimizer = net, torch.optim.SGD(net.parameters(), lr=0.1)
+            self.contexts = TABLE
+
+        def context(self, train):
+            MADE
+
+        def run(self, loader, train):
+            self.net.train(train)
+            total = 0.0
+            with ENTERED:
+                for x, y in loader:
+                    loss = F.mse_loss(self.net(x), y)
+                    if train:
+                        self.optimizer.zero_grad()
+                        loss.backward()
+                        self.optimizer.step()
+                    total += loss.item()
+            return total
+
+    def fit(net, loader, valid):
+        runner = Runner(net)
+        for epoch in range(9):
+            print(runner.run(loader, True), runner.run(valid, False))MARK
+"""
+TABLE = "{True: contextlib.nullcontext, False: torch.inference_mode}"
+STACK = """stack = contextlib.ExitStack()
+            if not train:
+                stack.enter_context(torch.no_grad())
+            return stack"""
+
+
+def by_flag(entered: str, table: str = "{}", made: str = "pass", mark: str = "") -> str:
+    return BY_FLAG.replace("TABLE", table).replace("MADE", made).replace("ENTERED", entered).replace("MARK", mark)
+
+
+@pytest.mark.parametrize(
+    ("entered", "table", "made"),
+    [
+        ("self.contexts[train]()", TABLE, "pass"),
+        ("self.contexts[train]()", "[torch.no_grad, torch.enable_grad]", "pass"),
+        ("self.contexts[train]", "{True: contextlib.nullcontext(), False: torch.no_grad()}", "pass"),
+        ("self.context(train)", "{}", STACK),
+        ("self.context(train)", "{}", "return contextlib.nullcontext() if train else torch.no_grad()"),
+        ("self.context(train)", "{}", "return torch.set_grad_enabled(train)"),
+    ],
+)
+def test_a_context_that_is_chosen_may_turn_them_off(entered: str, table: str, made: str) -> None:
+    assert_clean(by_flag(entered, table, made), "GG301")
+
+
+@pytest.mark.parametrize(
+    ("entered", "table", "made"),
+    [
+        ("self.contexts[train]()", "{True: contextlib.nullcontext, False: torch.profiler.profile}", "pass"),
+        ("self.context(train)", "{}", "return contextlib.nullcontext()"),
+        ("self.context(train)", "{}", STACK.replace("torch.no_grad()", "torch.autocast('cpu')")),
+    ],
+)
+def test_a_context_that_is_chosen_and_does_not(entered: str, table: str, made: str) -> None:
+    assert_flagged(by_flag(entered, table, made, "  # !"), "GG301")
