@@ -12,7 +12,10 @@ _LIMIT_NAME = re.compile(
     r"max|total|limit|budget|until|last|(?:^|_)(?:n|num|stop)_|steps|iter|epochs|batches|updates|patience", re.I
 )
 _MEASURE_NAME = re.compile(r"(?:^|_)(?:loss|acc|accuracy|score|metrics?|error|val|perplexity|ppl|f1|auc)$", re.I)
-_STOP_NAME = re.compile(r"(?:^|_)stop(?:p(?:ed|er|ing))?(?:_early|_training)?$|early_?stop|(?:^|_)converged$", re.I)
+_STOP_NAME = re.compile(
+    r"(?:^|_)stop(?:p(?:ed|er|ing))?(?:_early|_training)?$|early_?stop|(?:^|_)converged$|^patience$", re.I
+)
+_EVALUATION_NAME = re.compile(r"^_?(?:eval(?:uate)?|valid(?:ate|ation)?|score)(?:_|$)", re.I)
 
 
 def at_limit(test: t.Expr) -> bool:
@@ -45,10 +48,15 @@ def _is_stop(test: t.Expr) -> bool:
 
 
 def _judges_a_loss(test: t.Expr) -> bool:
-    """Whether an object is told how well the training goes, and says whether it ends: ``patience(loss.item())``."""
+    """Whether an object is told how well the training goes, and says whether it ends: ``patience(loss.item())``.
+
+    Or ``judge(validate(net))``.
+    """
     given = [arg.value for arg in test.args] if isinstance(test, t.Call) else []
-    numbers = (value.func for value in given if isinstance(value, t.Call))
-    if any(isinstance(func, t.Attribute) and func.name == "item" for func in numbers):
+    calls = [value for value in given if isinstance(value, t.Call)]
+    if any(isinstance(call.func, t.Attribute) and call.name == "item" for call in calls):
+        return True
+    if any(_EVALUATION_NAME.search(call.name) for call in calls):
         return True
     names = (path.rsplit(".", 1)[-1] for value in given if (path := t.path_of(value)) is not None)
     return any(_MEASURE_NAME.search(name) for name in names)

@@ -87,6 +87,9 @@ LATE = (
     "judge(loss.item(), model)",
     "watcher.is_done(val_loss)",
     "step % 5 == 0 and judge(evaluate(model), best_acc)",
+    "step % 5 == 0 and judge.update(validate(model, y), model)",
+    "tracker(self.evaluate_on(val_loader))",
+    "patience.update(step, model)",
 )
 
 
@@ -96,7 +99,18 @@ def test_a_loop_that_stops_when_nothing_is_learned_any_more_is_long(leave: str) 
 
 
 @pytest.mark.parametrize(
-    "leave", ["True", "step == 2", "stop or step == 2", "y.any()", "stop and step == 2", "found(x, y)", "step % 5 == 0"]
+    "leave",
+    [
+        "True",
+        "step == 2",
+        "stop or step == 2",
+        "y.any()",
+        "stop and step == 2",
+        "found(x, y)",
+        "step % 5 == 0",
+        "found(value(x))",
+        "found(evaluations)",
+    ],
 )
 def test_a_loop_that_may_be_left_at_once_is_not(leave: str) -> None:
     assert_clean(PROGRAM.replace("TRIM", "pass").replace("LEAVE", leave).replace("  # !", ""), "GG406")
