@@ -192,7 +192,7 @@ def _is_second_of_two(flow: Flow, path: str) -> bool:
     for stmt in flow.ref.define.statements:
         target = stmt.targets[0] if isinstance(stmt, t.Assign) else None
         paths = [t.path_of(item) for item in target.items] if isinstance(target, t.Display) else []
-        if isinstance(stmt, t.Assign) and path in [*paths, *map(t.path_of, stmt.targets)]:
+        if isinstance(stmt, t.Assign) and (path in paths or path in list(map(t.path_of, stmt.targets))):
             is_second = len(paths) == 2 and paths[1] == path and paths[0] != path
             if not is_second or not isinstance(stmt.value, t.Call) or stmt.value.name not in _WITH_INDICES:
                 return False
