@@ -44,10 +44,6 @@ class Sign:
     def _regex(self) -> re.Pattern[bytes]:
         return re.compile(self.pattern.encode())
 
-    def may_be_in(self, text: bytes) -> bool:
-        """Whether one of its words is there."""
-        return any(word in text for word in self.words)
-
     def is_in(self, text: bytes, words: Iterable[bytes] | None = None) -> bool:
         """Whether a text shows it.
 

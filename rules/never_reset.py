@@ -37,7 +37,6 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import one_line
 from gradguard.static.model import Function
 
 _FILLS = sign(".append(", pattern=r"\bself\.\w+\.append\(", own=True)
@@ -54,10 +53,9 @@ rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_
 @rule.in_source
 def keeps_all_epochs(function: Function) -> Iterator[Finding]:
     for each in function.never_reset():
-        read = one_line(each.read.code)
         yield rule.finding(
             each.site,
-            f"`{each.collection}` keeps the tensors of all epochs, as nothing calls `{each.reset}`: `{read}` is of all",
+            f"`{each.collection}` keeps the tensors of all epochs, as nothing calls `{each.reset}`",
             help=f"call `{each.reset}()` before each epoch",
             related=(each.read.related("it is read here, once an epoch"),),
         )

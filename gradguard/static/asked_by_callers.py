@@ -76,9 +76,7 @@ def _asking(ref: FunctionRef, param: str, off: bool, levels: int) -> Iterator[bo
 
 def _given(ref: FunctionRef, call: t.Call, param: str) -> t.Expr | None:
     """What a call gives for a parameter, by itself or by default; None where only the run knows."""
-    names = [each.name for each in ref.define.params]
-    position = names.index(param) - (names[0] in ("self", "cls"))
-    written = call.argument(param, position)
+    written = ref.given_by(call).get(param)
     if written is not None or any(arg.star for arg in call.args):
         return written
     return next(each.default for each in ref.define.params if each.name == param)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _WEIGHT = ".weight"
 _OF_TIES = re.compile(r"(?<![a-z])un_?ti|(?<![a-z])t(?:ie|ying)|share", re.I)
-_KNOWN = ("ABC", "LightningModule")
 _COPIES = frozenset("clone deepcopy".split())
 
 

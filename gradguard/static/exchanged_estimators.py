@@ -78,9 +78,8 @@ def _terms(flow: Flow, expr: t.Expr, *, is_added: bool = True, is_cut: bool = Fa
     if inner is not None:
         yield from _terms(flow, inner, is_added=is_added, is_cut=True)
     elif isinstance(expr, t.Operation) and expr.operator in ("+", "-"):
-        for place, operand in enumerate(expr.operands):
-            is_away = expr.operator == "-" and (place > 0 or len(expr.operands) == 1)
-            yield from _terms(flow, operand, is_added=is_added != is_away, is_cut=is_cut)
+        for sign, operand in t.signed(expr):
+            yield from _terms(flow, operand, is_added=is_added == (sign > 0), is_cut=is_cut)
     else:
         path = t.path_of(expr)
         bound = flow.ref.assigned.get(path, []) if isinstance(expr, t.Name) and path is not None else []

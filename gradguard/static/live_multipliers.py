@@ -171,10 +171,8 @@ def _terms_of_factor(at: At, sign: int, *, is_number: bool = False) -> Iterator[
     elif isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in _AVERAGING:
         yield from _terms_of_factor(At(scope, expr.func.value, place), sign, is_number=is_number)
     elif isinstance(expr, t.Operation) and expr.operator in ("+", "-"):
-        for number, operand in enumerate(expr.operands):
-            is_away = expr.operator == "-" and (number > 0 or len(expr.operands) == 1)
-            turned = -sign if is_away else sign
-            yield from _terms_of_factor(At(scope, operand, place), turned, is_number=is_number)
+        for turned, operand in t.signed(expr):
+            yield from _terms_of_factor(At(scope, operand, place), sign * turned, is_number=is_number)
     elif t.path_of(expr) is not None:
         bound = bound_at(at)
         if bound is not None and t.detached(bound.expr) is not None:  # error = (log_prob + target).detach()

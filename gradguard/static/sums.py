@@ -398,9 +398,7 @@ def _terms_in(whole: Added) -> Iterator[Added]:
 def _signed(expr: t.Operation) -> Iterator[tuple[int, t.Expr]]:
     """What is added up in an operation, each with its sign; ``loss`` alone of ``0.5 * loss``, ``weight * loss``."""
     if expr.operator in ("+", "-"):
-        for number, operand in enumerate(expr.operands):
-            is_away = expr.operator == "-" and (number > 0 or len(expr.operands) == 1)
-            yield -1 if is_away else 1, operand
+        yield from t.signed(expr)
     elif expr.operator in ("*", "/") and len(expr.operands) == 2:
         numbers = [each for each in expr.operands if isinstance(without_minus(each)[1], t.Constant)]
         others = [each for each in expr.operands if each not in numbers]

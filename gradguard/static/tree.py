@@ -426,6 +426,13 @@ def _item(collection: Expr, index: Expr | None) -> str | None:
     return None if base is None else f'{base}["{key}"]' if isinstance(key, str) else f"{base}[*]"
 
 
+def signed(expr: Operation) -> Iterator[tuple[int, Expr]]:
+    """What is added up in a sum, or a difference, each with its sign: ``1, a`` and ``-1, b`` of ``a - b``."""
+    for place, operand in enumerate(expr.operands):
+        is_away = expr.operator == "-" and (place > 0 or len(expr.operands) == 1)
+        yield -1 if is_away else 1, operand
+
+
 def detached(expr: Expr) -> Expr | None:
     """``x`` of ``x.detach()``."""
     func = expr.func if isinstance(expr, Call) and not expr.args else None
