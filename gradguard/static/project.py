@@ -233,23 +233,28 @@ class Module(Remembers):
             return self._variable(name)
         if name.startswith("__") or hasattr(builtins, name):
             return None  # nobody means what a star import may hide
-        for base in self.outline.star_imports:
-            found = self.project.find(base, self, name)
-            if found is not None and found[0] is not self:
-                value = found[0]._resolve(name, asked)
+        for base, path in self._stars:
+            found = self.project.binding(name, path) if path is not None else None
+            if found is not None and found is not self:
+                value = found._resolve(name, asked)
                 if value is not None:
                     return value
             elif base.startswith(("torch", "math", "numpy")) and found is None and not name.startswith("_"):
                 return None
         return self._as_usual(name)
 
+    @cached_property
+    def _stars(self) -> tuple[tuple[str, Path | None], ...]:
+        """What star imports name, each with the file that it leads to."""
+        return tuple((base, self.project.file_of(base, self)) for base in self.outline.star_imports)
+
     def _as_usual(self, name: str) -> Value | None:
         """What ``nn`` and the like mean where they can only come from a star import of a file that is not found."""
         dotted, known = k.USUAL_NAMES.get(name), (*k.OTHER_LIBRARIES, *sys.stdlib_module_names)
         if dotted is None or self.path is None:
             return None
-        others = (base for base in self.outline.star_imports if base.lstrip(".").split(".", 1)[0] not in known)
-        lost = any(self.project.imports.place(base, self.path) is None for base in others)
+        others = (path for base, path in self._stars if base.lstrip(".").split(".", 1)[0] not in known)
+        lost = any(path is None for path in others)
         return Value(kind=Kind.EXTERNAL, ref=dotted) if lost else None
 
     def bound_to(self, name: str) -> list[t.Expr]:
@@ -369,6 +374,7 @@ class Project:
         self._facts: dict[tuple[t.Define, Class | None, object], Flow | None] = {}
         self._reading: dict[tuple[t.Define, Class | None, object], Flow] = {}
         self._wrappers: dict[t.Define, FunctionRef | None] = {}
+        self._origins: dict[tuple[str, Path, int], tuple[Path, ...]] = {}
         self._without_grad = WithoutGrad(self)
         self.imports = Imports(self.files)
         self.questions = Questions(noted)
@@ -523,26 +529,41 @@ class Project:
 
     # --- files ---
 
-    def find(self, dotted: str, importer: Module, wanted: str = "") -> tuple[Module, list[str]] | None:
-        """The project file that a dotted name leads to, and what remains of the name inside it.
+    def find(self, dotted: str, importer: Module) -> tuple[Module, list[str]] | None:
+        """The project file that a dotted name leads to, and what remains of the name inside it."""
+        place = self._place(dotted, importer)
+        module = self.module(place[0]) if place is not None else None
+        return (module, place[1]) if place is not None and module is not None else None
 
-        Args:
-            wanted: the name that is asked for in the file; one whose text does not bind it is not read.
-        """
+    def file_of(self, dotted: str, importer: Module) -> Path | None:
+        """The file that a dotted name leads to; it is not read."""
+        place = self._place(dotted, importer)
+        return place[0] if place is not None else None
+
+    def _place(self, dotted: str, importer: Module) -> tuple[Path, list[str]] | None:
         asked = self.questions.of(importer.path)
         asked.names.update(name for name in dotted.split(".") if name)
         place = self.imports.place(dotted, importer.path) if importer.path is not None else None
         if place is not None:
             asked.files.add(place[0])
-        if place is None or (wanted and not self._may_bind(place[0], wanted)):
-            return None
-        module = self.module(place[0])
-        return (module, place[1]) if module else None
+        return place
 
-    def origins(self, dotted: str, importer: Path | None, depth: int = 0) -> Iterator[Path]:
+    def binding(self, name: str, path: Path) -> Module | None:
+        """A file that may bind a name, also to what a star import brings; one whose text does not is not read."""
+        return self.module(path) if self._may_bind(path, name) else None
+
+    def origins(self, dotted: str, importer: Path | None, depth: int = 0) -> tuple[Path, ...]:
         """The files that a dotted name leads through: a package, and what it imports the name from; none is read."""
-        self.questions.of(importer).names.update(name for name in dotted.split(".") if name)
-        place = self.imports.place(dotted, importer) if importer is not None else None
+        if importer is None:
+            return ()
+        key = (dotted, importer, depth)
+        if key not in self._origins:
+            self.questions.of(importer).names.update(name for name in dotted.split(".") if name)
+            self._origins[key] = tuple(dict.fromkeys(self._led_through(dotted, importer, depth)))
+        return self._origins[key]
+
+    def _led_through(self, dotted: str, importer: Path, depth: int) -> Iterator[Path]:
+        place = self.imports.place(dotted, importer)
         if place is None:
             return
         yield place[0]
@@ -556,11 +577,10 @@ class Project:
     def _may_bind(self, path: Path, name: str) -> bool:
         if self.texts.holds("import *", path) or name in self.texts.imported(path):
             return True
-        text = self.texts.of(path)
-        return (
-            name in text
-            and re.search(rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*=", text, re.M) is not None
-        )
+        if not self.texts.holds(name, path):
+            return False
+        bound = rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*="
+        return re.search(bound, self.texts.of(path), re.M) is not None
 
 
 def _known_as(dotted: str) -> str:
