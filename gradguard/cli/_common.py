@@ -54,7 +54,8 @@ def split_cells(data: bytes, path: str) -> dict[int | None, list[str]]:
 def cell_texts(data: bytes, path: str) -> dict[int | None, str]:
     """The text of a file (its cell is None) or of each code cell of a notebook; nothing when it cannot be read."""
     from gradguard.static.gate import SourceError
-    from gradguard.static.source import code_cells, from_bytes
+    from gradguard.static.notebooks import code_cells
+    from gradguard.static.source import from_bytes
 
     try:
         if path.endswith(".ipynb"):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ast
 import io
-import json
-import re
 import textwrap
 import tokenize
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -21,6 +18,7 @@ from gradguard.editing import split_lines
 from gradguard.findings import Edit, FileError, Related, Span
 from gradguard.static.gate import SourceError, parsed, problem_of
 from gradguard.static.memo import Remembers, cached_property, memo_of
+from gradguard.static.notebooks import as_python, code_cells, has_magic
 from gradguard.static.outline import Extent, Outline, extent_of, outline_of
 from gradguard.static.prose import without_prose
 
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
     from gradguard.static.build import Piece, Tree
     from gradguard.static.concrete import Concrete
     from gradguard.static.tree import Node, Stmt
-
-_MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.]+\?+\s*$)")
-_PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
 class Source(Remembers):
@@ -389,71 +384,16 @@ def _notebook(data: bytes, shown: str) -> Source:
     line = 1
     for number, text in enumerate(code_cells(data), start=1):
         cells.append((line, number))
-        clean = _as_python(text)
+        clean = as_python(text)
         try:
             parsed(clean)
         except SourceError as error:
-            if not _has_magic(text):
+            if not has_magic(text):
                 problems.append(FileError(shown, error.line, f"cell {number}: {error}"))
             clean = "\n" * clean.count("\n")
         texts.append(clean + "\n")
         line += clean.count("\n") + 1
     return Source(shown, "".join(texts), tuple(cells), tuple(problems))
-
-
-def code_cells(data: bytes) -> Iterator[str]:
-    """The code cells of a notebook (``nbformat`` 3 and 4), as they are.
-
-    Raises:
-        SourceError: the bytes are not a notebook.
-    """
-    try:
-        notebook = json.loads(data)
-        sheets = notebook.get("worksheets")
-        cells = [c for sheet in sheets for c in sheet["cells"]] if sheets else notebook["cells"]
-        sources = [c.get("source", c.get("input", "")) for c in cells if c["cell_type"] == "code"]
-    except ValueError as error:
-        raise SourceError(f"not a notebook: {error}") from None
-    except (KeyError, TypeError, AttributeError):
-        raise SourceError("not a notebook: it has no list of cells") from None
-    for source in sources:
-        yield ("".join(source) if isinstance(source, list) else str(source)).replace("\r\n", "\n").replace("\r", "\n")
-
-
-def unreadable_cells(data: bytes) -> int:
-    """How many code cells of a notebook are no Python, whatever of IPython's own is in them.
-
-    Raises:
-        SourceError: the bytes are not a notebook.
-    """
-    return sum(not _is_python(_as_python(text)) for text in code_cells(data))
-
-
-def _is_python(text: str) -> bool:
-    try:
-        parsed(text)
-    except SourceError:
-        return False
-    return True
-
-
-def _as_python(text: str) -> str:
-    """The cell without IPython's own syntax; as it stands where that is Python: a line may begin with an operator."""
-    return text if _is_python(text) else _without_magics(text)
-
-
-def _without_magics(text: str) -> str:
-    """The cell with IPython's own syntax turned into statements of the same lines."""
-    stripped = text.lstrip()
-    lines = text.split("\n")
-    if stripped.startswith("%%") and not stripped.startswith(_PYTHON_CELL_MAGICS):
-        return "\n" * (len(lines) - 1)
-    return "\n".join(_MAGIC.sub(r"\1pass  # \g<0>", line) if _MAGIC.match(line) else line for line in lines)
-
-
-def _has_magic(text: str) -> bool:
-    """Whether a cell may hold more of IPython's own syntax than was replaced: ``files = !ls``."""
-    return re.search(r"=\s*[%!]|^\s*[%!?]|\?\s*$", text, re.M) is not None
 
 
 def problem_error(source: Source, extent: Extent) -> FileError | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from gradguard.findings import FileError
 from gradguard.signs import TRAINS_HERE
 from gradguard.static.discover import shown
+from gradguard.static.notebooks import only_code
 from gradguard.static.screen import Screen
 from gradguard.static.workers import jobs_for, mapped
 
@@ -26,8 +27,8 @@ class Traits:
     Args:
         modified: when it was written, in nanoseconds since 1970.
         changed: when it was put there, or its time was set.
-        size: in bytes.
-        digest: of its content.
+        size: of the file, in bytes.
+        digest: of its content; of the code of a notebook.
         about_torch: it may use torch.
         applies: it has the signs of some rule.
         applies_where_trained: it has them if what it calls in another file trains; None where that was not asked.
@@ -64,7 +65,7 @@ class Look:
     """What was seen of some files.
 
     Args:
-        data: the content of those that had to be read.
+        data: the content of those that had to be read; of a notebook, its code.
         errors: those that cannot be.
     """
 
@@ -102,7 +103,8 @@ def look(
                 seen.traits[path] = before
                 continue
             else:
-                stats[path], seen.data[path] = path.stat(), path.read_bytes()
+                stats[path], data = path.stat(), path.read_bytes()
+                seen.data[path] = only_code(data) if path.suffix == ".ipynb" else data
         except OSError as error:
             seen.errors.append(FileError(shown(path), None, (error.strerror or str(error)).lower()))
             continue
@@ -115,10 +117,10 @@ def look(
 
 def of(data: bytes, screen: Screen | None, stat: os.stat_result | None = None) -> Traits:
     """What a file's content says."""
-    modified, changed = (stat.st_mtime_ns, stat.st_ctime_ns) if stat is not None else (0, 0)
+    modified, changed, size = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size) if stat is not None else (0, 0, 0)
     about_torch = _ABOUT_TORCH.search(data) is not None
     applies = screen is None or screen.passes(data)
     trains = b".backward(" in data and _TRAINS.search(data) is not None
     mentions_us = b"gradguard" in data.lower()
     digest = hashlib.blake2b(data, digest_size=12).hexdigest()
-    return Traits(modified, changed, len(data), digest, about_torch, applies, applies or None, trains, mentions_us)
+    return Traits(modified, changed, size, digest, about_torch, applies, applies or None, trains, mentions_us)
