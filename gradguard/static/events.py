@@ -217,7 +217,7 @@ class Event:
 
     def is_in(self, block: Sequence[t.Stmt]) -> bool:
         """Whether it happens in a block of statements."""
-        return any(node is self.site.node for node in t.walk(block))
+        return t.is_in(self.site.node, block)
 
     @property
     def is_in_loop_of_callee(self) -> bool:

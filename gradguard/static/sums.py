@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _KEEPING = frozenset("mean sum squeeze clone to cuda cpu float contiguous view reshape".split())
 _JOINING = frozenset("sum mean stack cat fsum".split())
 _DEEP = 12
-_Place = tuple[int, int, int]
+_Place = int
+"""Where a node stands in the text of its function, before or after others: nodes are numbered from the outermost one on."""
 
 
 class Variable(NamedTuple):
@@ -73,8 +74,7 @@ class Scope:
         return (*around, self.call) if self.call is not None else around
 
     def place(self, node: t.Node) -> _Place:
-        site = self.flow.site(node)
-        return (site.cell or 0, site.span.line, site.span.column)
+        return _place(node)
 
     def binding(self, path: str, before: _Place) -> _Binding | None:
         """What bound a path last before a place, in the order of the text; or what it is a part of."""
@@ -106,12 +106,15 @@ def called_in(scope: Scope, call: t.Call, ref: FunctionRef) -> Scope | None:
 
 
 def _bindings(flow: Flow) -> list[_Binding]:
-    return [binding for stmt in flow.ref.define.statements for binding in _bound_by(flow, stmt)]
+    return [binding for stmt in flow.ref.define.statements for binding in _bound_by(stmt)]
 
 
-def _bound_by(flow: Flow, stmt: t.Stmt) -> Iterator[_Binding]:
-    site = flow.site(stmt)
-    place = (site.cell or 0, site.span.line, site.span.column)
+def _place(node: t.Node) -> _Place:
+    return cast(int, node.origin)
+
+
+def _bound_by(stmt: t.Stmt) -> Iterator[_Binding]:
+    place = _place(stmt)
     if isinstance(stmt, t.Assign):
         for target, value in t.pairs(stmt.targets, stmt.value):
             several = target.items if isinstance(target, t.Display) else [target]

@@ -491,6 +491,19 @@ def walk(node: object) -> Iterator[Node]:
                     stack.append(part)
 
 
+def is_in(node: Node, block: Sequence[Stmt]) -> bool:
+    """Whether a node stands in a block of statements.
+
+    Nodes are numbered from the outermost one on, in the order of the text: only the last statement that does not
+    begin after it may hold it.
+    """
+    number = node.origin
+    if not isinstance(number, int):
+        return any(each is node for each in walk(block))
+    before = [stmt for stmt in block if not isinstance(stmt.origin, int) or stmt.origin <= number]
+    return any(each is node for each in walk(before[-1:]))
+
+
 @cache
 def _parts(cls: type) -> tuple[str, ...] | None:
     """The fields of a node's class that may hold nodes; None for what is no part of a tree."""

@@ -38,7 +38,8 @@ def test_each_line_of_code_is_a_line() -> None:
 
 
 def test_an_old_notebook_is_one_too() -> None:
-    old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["import torch\n", "x = 1"], "outputs": [PICTURE]}]}]}
+    code = {"cell_type": "code", "input": ["import torch\n", "x = 1"], "outputs": [PICTURE]}
+    old = {"worksheets": [{"cells": [code]}]}
     data = json.dumps(old).encode()
     assert list(code_cells(only_code(data))) == ["import torch\nx = 1"]
 
