@@ -18,7 +18,7 @@ _KEEPING = frozenset("mean sum squeeze clone to cuda cpu float contiguous view r
 _JOINING = frozenset("sum mean stack cat fsum".split())
 _DEEP = 12
 _Place = int
-"""Where a node stands in the text of its function, before or after others: nodes are numbered from the outermost one on."""
+"""Where a node stands in the text of its function: nodes are numbered from the outermost one on."""
 
 
 class Variable(NamedTuple):
