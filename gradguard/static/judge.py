@@ -58,6 +58,7 @@ from gradguard.static.paths import is_within
 from gradguard.static.random_keys import random_keys
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
+from gradguard.static.renewed_anchors import renewed_anchors
 from gradguard.static.replaced import replacements
 from gradguard.static.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.replaced_by_methods import replaced_by_methods
@@ -177,6 +178,7 @@ def judge(flow: Flow) -> None:
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))
         flow.facts.passed_over = lambda: list(passed_over(flow))
+        flow.facts.renewed_anchors = lambda: list(renewed_anchors(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

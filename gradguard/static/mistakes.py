@@ -573,6 +573,23 @@ class PassedOver:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewedAnchor:
+    """The old value that a ratio is taken with is computed anew in each pass over the same data.
+
+    Args:
+        site: what computes it.
+        loop: the passes.
+        new: the value that is divided by it.
+        step: what changes the policy in between.
+    """
+
+    site: Site
+    loop: Site
+    new: Site
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Unguarded:
     """A backward runs whether there is an optimizer or not, and only where there is one are the gradients reset.
 
