@@ -62,6 +62,7 @@ from gradguard.static.renewed_anchors import renewed_anchors
 from gradguard.static.replaced import replacements
 from gradguard.static.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.replaced_by_methods import replaced_by_methods
+from gradguard.static.replayed_draws import replayed_draws
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import handing_on, in_words, route
@@ -154,6 +155,7 @@ def judge(flow: Flow) -> None:
     flow.facts.default_lists = lambda: list(default_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
+    flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
         flow.facts.varied_keys = lambda: list(varied_keys(flow))

@@ -590,6 +590,21 @@ class RenewedAnchor:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayedDraw:
+    """A checkpoint runs something again that draws random numbers, and does not restore their state.
+
+    Args:
+        site: what tells it not to.
+        call: the checkpoint.
+        drawing: what draws, or makes what draws.
+    """
+
+    site: Site
+    call: Site
+    drawing: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Unguarded:
     """A backward runs whether there is an optimizer or not, and only where there is one are the gradients reset.
 
