@@ -37,6 +37,7 @@ from gradguard.static.hooks import judge_hook
 from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
+from gradguard.static.left_out import left_out
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_multipliers import live_multipliers
 from gradguard.static.live_states import live_states
@@ -156,6 +157,7 @@ def judge(flow: Flow) -> None:
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
+    flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
         flow.facts.varied_keys = lambda: list(varied_keys(flow))

@@ -605,6 +605,21 @@ class ReplayedDraw:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A loop sorts the parameters of a model into groups, and some of them go past all its conditions.
+
+    Args:
+        site: the last of them.
+        model: what has the parameters.
+        names: those that are left out.
+    """
+
+    site: Site
+    model: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unguarded:
     """A backward runs whether there is an optimizer or not, and only where there is one are the gradients reset.
 
