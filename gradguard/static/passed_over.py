@@ -94,10 +94,10 @@ def _passes_over(around: _Round, stmt: t.If) -> t.Stmt | None:
     after = list(following(around.body, stmt, on_every_way=True))
     if not stmt.orelse and _leaves(stmt.body, around.leave):
         is_round = all(reset.is_in(after) for reset in around.resets)
-        is_left = not _steps(around, stmt.body) and not _touches_gradients(around, stmt.body)
+        is_left = not _tells(stmt.body) and not _steps(around, stmt.body) and not _touches_gradients(around, stmt.body)
         return stmt.body[-1] if is_round and is_left else None
     for good, bad in ((stmt.body, stmt.orelse), (stmt.orelse, stmt.body)):
-        if t.leaves(bad) and not _leaves(bad, around.leave):
+        if (t.leaves(bad) and not _leaves(bad, around.leave)) or _tells(bad):
             continue
         is_round = bool(good) and _steps(around, good) and all(reset.is_in(good) for reset in around.resets)
         rest = [*bad, *(each for each in after if not has(bad, each) and not has(good, each))]
@@ -109,6 +109,12 @@ def _passes_over(around: _Round, stmt: t.If) -> t.Stmt | None:
 def _leaves(block: Sequence[t.Stmt], how: str) -> bool:
     last = block[-1] if block else None
     return isinstance(last, t.Return) if how == "return" else isinstance(last, t.Leave) and last.kind == how
+
+
+def _tells(block: Sequence[t.Stmt]) -> bool:
+    """Whether a flag is set, or returned: somebody may end the training then."""
+    values = [stmt.value for stmt in t.walk_statements(block) if isinstance(stmt, t.Assign | t.Return)]
+    return any(isinstance(value, t.Constant) and isinstance(value.value, bool) for value in values)
 
 
 def _steps(around: _Round, block: Sequence[t.Stmt]) -> bool:

@@ -650,6 +650,8 @@ GUARDED = (LOSS, "loss.backward()", GRAD_NORM, "if torch.isfinite(norm):", "    
         clicks("self.optimizer.zero_grad()", *GUARDED, "    self.optimizer.zero_grad()"),
         clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    self.optimizer.zero_grad()"),
         clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    raise FloatingPointError(norm)"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    self.diverged = True"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    return False"),
         clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    self.model.zero_grad(set_to_none=True)"),
         clicks(
             *GUARDED, "    self.optimizer.zero_grad()", "else:", "    for p in self.model.parameters():",
