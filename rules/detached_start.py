@@ -3,7 +3,8 @@
 **What happens.** In MAML, the weights for a task begin as the parameters of the model and take a few inner steps, which
 are recorded (`create_graph=True`). The loss of the adapted weights is backpropagated through these steps into the
 parameters. Where the weights begin with `p.detach().clone().requires_grad_()`, that backward ends at the copies: all
-graphs are made, nothing raises, the parameters get no gradient, and the outer optimizer skips what has none.
+graphs are made, nothing raises, the parameters get no gradient, and the outer optimizer skips what has none. What
+`model.state_dict()` gives is detached already.
 
 ```python
 fast = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}

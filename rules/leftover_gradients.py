@@ -50,6 +50,8 @@ optimizer.step()
 optimizer.zero_grad()
 ```
 
+Nor does it help where the step and the only reset are both in `if torch.isfinite(norm):`.
+
 So does an attack: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those of the model,
 and a step that comes without a reset in between takes them along.
 
@@ -109,7 +111,7 @@ def _of_evaluations(function: Function) -> Iterator[Finding]:
 
 
 def _of_passed_over(function: Function) -> Iterator[Finding]:
-    """``if not torch.isfinite(norm): continue``, where the reset comes at the end of the iteration."""
+    """``if not torch.isfinite(norm): continue``, where the reset comes at the end; ``if isfinite(norm):`` around it."""
     for each in function.passed_over():
         yield rule.finding(
             each.site,

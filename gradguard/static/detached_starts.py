@@ -21,7 +21,8 @@ from gradguard.static.values import Root, Source, node_within
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_PARAMETERS = ("parameters", "named_parameters")
+_PARAMETERS = ("parameters", "named_parameters", "state_dict")
+_COLLECTING = ("dict", "OrderedDict", "list", "tuple")
 _OF_FAST_WEIGHTS = frozenset("functional_call requires_grad_ Parameter grad operation".split())
 _GIVEN = (Source.PARAM, Source.PLACE, Source.LOSS, Source.CARRIED)
 
@@ -106,6 +107,8 @@ def _mentions(value: t.Expr, name: str) -> bool:
 def _copies(ref: FunctionRef, value: t.Expr) -> _Start | None:
     """``{n: p.detach().clone().requires_grad_() for n, p in net.named_parameters()}``, or a method that gives it."""
     if isinstance(value, t.Call):
+        if value.name in _COLLECTING and len(value.args) == 1 and isinstance(value.args[0].value, t.Comprehension):
+            return _copies(ref, value.args[0].value)  # OrderedDict((n, p.detach().requires_grad_()) for n, p in ...)
         own = ref.owner is not None and (t.path_of(value.func) or "").rpartition(".")[0] == "self"
         method = ref.owner.method(value.name) if ref.owner is not None and own else None
         returned = [s.value for s in method.define.statements if isinstance(s, t.Return)] if method is not None else []
@@ -114,17 +117,39 @@ def _copies(ref: FunctionRef, value: t.Expr) -> _Start | None:
     clause = value.clauses[0] if isinstance(value, t.Comprehension) and len(value.clauses) == 1 else None
     if clause is None or clause.conditions or not isinstance(value, t.Comprehension):
         return None
-    func = clause.iterable.func if isinstance(clause.iterable, t.Call) else None
+    read = _read(clause.iterable)
+    func = read.func if read is not None else None
     module = t.path_of(func.value) if isinstance(func, t.Attribute) and func.name in _PARAMETERS else None
     names = {t.path_of(each) for each in t.names_in(clause.target)}
-    if module is None or not _is_new_leaf(value.element, names):
+    if module is None or not _is_new_leaf(_value_of(value), names, is_cut=_gives_cut(clause.iterable)):
         return None
     return _Start(Site(ref.chunk, value), module)
 
 
-def _is_new_leaf(value: t.Expr, names: set[str | None]) -> bool:
+def _read(iterable: t.Expr | None) -> t.Call | None:
+    """What gives the tensors: ``net.named_parameters()``, also of ``net.state_dict().items()``."""
+    func = iterable.func if isinstance(iterable, t.Call) else None
+    if isinstance(func, t.Attribute) and func.name in ("items", "values") and isinstance(func.value, t.Call):
+        return _read(func.value)
+    return iterable if isinstance(iterable, t.Call) else None
+
+
+def _gives_cut(iterable: t.Expr | None) -> bool:
+    """Whether a call gives the tensors without their graph, as ``state_dict()`` does."""
+    read = _read(iterable)
+    return read is not None and read.name == "state_dict" and read.argument("keep_vars") is None
+
+
+def _value_of(made: t.Comprehension) -> t.Expr:
+    """What a comprehension makes of each: of pairs, the second."""
+    pair = made.element
+    is_pair = made.key is None and isinstance(pair, t.Display) and len(pair.items) == 2
+    return pair.items[1] if is_pair and isinstance(pair, t.Display) else pair
+
+
+def _is_new_leaf(value: t.Expr, names: set[str | None], *, is_cut: bool) -> bool:
     """``p.detach().clone().requires_grad_()``, ``nn.Parameter(p.data.clone())``."""
-    is_leaf = is_cut = False
+    is_leaf = False
     while not isinstance(value, t.Name):
         if isinstance(value, t.Call) and value.name == "Parameter" and value.args:
             is_leaf = is_cut = True  # it has no graph, whatever it is made of

@@ -37,6 +37,7 @@ from gradguard.static.hooks import judge_hook
 from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
+from gradguard.static.left_out import left_out
 from gradguard.static.live_advantages import live_advantages
 from gradguard.static.live_multipliers import live_multipliers
 from gradguard.static.live_states import live_states
@@ -58,9 +59,11 @@ from gradguard.static.paths import is_within
 from gradguard.static.random_keys import random_keys
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.renewal import is_renewed
+from gradguard.static.renewed_anchors import renewed_anchors
 from gradguard.static.replaced import replacements
 from gradguard.static.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.replaced_by_methods import replaced_by_methods
+from gradguard.static.replayed_draws import replayed_draws
 from gradguard.static.reset_by_callers import is_reset_by_callers
 from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
 from gradguard.static.route import handing_on, in_words, route
@@ -153,6 +156,8 @@ def judge(flow: Flow) -> None:
     flow.facts.default_lists = lambda: list(default_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
+    flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
+    flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
         flow.facts.varied_keys = lambda: list(varied_keys(flow))
@@ -177,6 +182,7 @@ def judge(flow: Flow) -> None:
         flow.facts.unguarded = lambda: list(unguarded(flow))
         flow.facts.unscaled = lambda: list(unscaled(flow))
         flow.facts.passed_over = lambda: list(passed_over(flow))
+        flow.facts.renewed_anchors = lambda: list(renewed_anchors(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

@@ -573,6 +573,53 @@ class PassedOver:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewedAnchor:
+    """The old value that a ratio is taken with is computed anew in each pass over the same data.
+
+    Args:
+        site: what computes it.
+        loop: the passes.
+        new: the value that is divided by it.
+        step: what changes the policy in between.
+    """
+
+    site: Site
+    loop: Site
+    new: Site
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedDraw:
+    """A checkpoint runs something again that draws random numbers, and does not restore their state.
+
+    Args:
+        site: what tells it not to.
+        call: the checkpoint.
+        drawing: what draws, or makes what draws.
+    """
+
+    site: Site
+    call: Site
+    drawing: Site
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A loop sorts the parameters of a model into groups, and some of them go past all its conditions.
+
+    Args:
+        site: the last of them.
+        model: what has the parameters.
+        names: those that are left out.
+    """
+
+    site: Site
+    model: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unguarded:
     """A backward runs whether there is an optimizer or not, and only where there is one are the gradients reset.
 

@@ -48,6 +48,7 @@ from gradguard.static.mistakes import (
     KeptKey,
     LeftByError,
     LeftOnStack,
+    LeftOut,
     LiveAdvantage,
     LiveMultiplied,
     LiveState,
@@ -60,7 +61,9 @@ from gradguard.static.mistakes import (
     PassedOver,
     PutAway,
     RandomKey,
+    RenewedAnchor,
     Replacement,
+    ReplayedDraw,
     ScheduleLength,
     SpentIterator,
     StaleScheduler,
@@ -133,6 +136,9 @@ class Function:
             and its object has not put it into evaluation mode from the start (reads other files).
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
+        renewed_anchors: the old values of a ratio that each pass over the same data computes anew.
+        replayed_draws: the checkpoints that draw other random numbers in the backward (reads other files).
+        left_out: the loops that sort parameters into groups, and leave some out (reads other files).
         changed_between: what changes weights in place between a forward and its backward, and autograd does not see.
         detached_starts: the copies that fast weights begin with, which end the graph of an outer loss (reads other
             files).
@@ -257,6 +263,9 @@ class Function:
     put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
+    renewed_anchors: Callable[[], list[RenewedAnchor]] = field(default=list, repr=False)
+    replayed_draws: Callable[[], list[ReplayedDraw]] = field(default=list, repr=False)
+    left_out: Callable[[], list[LeftOut]] = field(default=list, repr=False)
     changed_between: Callable[[], list[ChangedBetween]] = field(default=list, repr=False)
     detached_starts: Callable[[], list[DetachedStart]] = field(default=list, repr=False)
     partly_reset: Callable[[], list[PartlyReset]] = field(default=list, repr=False)

@@ -23,7 +23,7 @@ _NETWORKS = re.compile(
 _MANY = 40
 
 
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """A call that makes a module, and the function that it is in."""
 
     module: Module
@@ -37,7 +37,7 @@ def surely_has_mode_layers(module: Module, function: FunctionRef | None, value: 
     Args:
         function: the one that the expression is in.
     """
-    waiting, seen = list(_calls(module, function, value)), set[object]()
+    waiting, seen = list(calls_in(module, function, value)), set[object]()
     given = _class_given(function, value)
     waiting += _made_by(given) if given is not None else []
     while waiting and len(seen) < _MANY:
@@ -59,11 +59,10 @@ def _class_given(function: FunctionRef | None, value: t.Expr) -> Class | None:
     return function.module.project.passed.argument_class(function, value.id)
 
 
-def _made_by(maker: Class | FunctionRef) -> list[_Made]:
-    functions = [maker] if isinstance(maker, FunctionRef) else _constructors(maker)
-    return [
-        made for each in functions for stmt in _always_run(each.define.body) for made in _calls(each.module, each, stmt)
-    ]
+def _made_by(maker: Class | FunctionRef) -> list[Made]:
+    functions = [maker] if isinstance(maker, FunctionRef) else constructors(maker)
+    statements = ((each, stmt) for each in functions for stmt in always_run(each.define.body))
+    return [made for each, stmt in statements for made in calls_in(each.module, each, stmt)]
 
 
 def _is_mode_layer(name: str, call: t.Call) -> bool:
@@ -76,11 +75,11 @@ def _is_mode_layer(name: str, call: t.Call) -> bool:
     return _NETWORKS.match(name) is not None
 
 
-def _constructors(cls: Class) -> list[FunctionRef]:
+def constructors(cls: Class) -> list[FunctionRef]:
     return [each.methods["__init__"] for each in cls.lineage() if "__init__" in each.methods]
 
 
-def _calls(module: Module, function: FunctionRef | None, within: t.Node) -> Iterator[_Made]:
+def calls_in(module: Module, function: FunctionRef | None, within: t.Node) -> Iterator[Made]:
     """The calls that surely run, those of the variables that stand there as well."""
     waiting, seen = [within], set[str]()
     while waiting:
@@ -90,17 +89,17 @@ def _calls(module: Module, function: FunctionRef | None, within: t.Node) -> Iter
             if node in unsure:
                 continue
             if isinstance(node, t.Call):
-                yield _Made(module, function, node)
+                yield Made(module, function, node)
             elif function is not None and isinstance(node, t.Name) and node.id not in seen:
                 seen.add(node.id)
                 bound = function.assigned.get(node.id, [])
                 waiting += bound if len(bound) == 1 else []
 
 
-def _always_run(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
+def always_run(body: Sequence[t.Stmt]) -> Iterator[t.Stmt]:
     """The statements of a function that no condition is around; a loop is taken to run."""
     for stmt in body:
         if isinstance(stmt, t.Repeat | t.With):
-            yield from _always_run(stmt.body)
+            yield from always_run(stmt.body)
         elif isinstance(stmt, t.Assign | t.Evaluate | t.Return):
             yield stmt

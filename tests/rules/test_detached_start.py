@@ -10,6 +10,7 @@ CODE = "GG234"
 
 # All in one function.
 LOOP = """
+    from collections import OrderedDict
     from torch.func import functional_call
 
     def train(model, tasks, lr):
@@ -84,6 +85,13 @@ def learner(start: str, made: str = "create_graph=True", behind: str = "pass", m
         loop("{n: nn.Parameter(p.detach().clone()) for n, p in model.named_parameters()}", mark="  # !"),
         learner("[p.detach().clone().requires_grad_(True) for p in self.net.parameters()]", mark="  # !"),
         learner("[p.data.clone().requires_grad_() for p in self.net.parameters()]", mark="  # !"),
+        loop("{n: v.clone().requires_grad_() for n, v in model.state_dict().items()}", mark="  # !"),
+        loop("dict((n, v.clone().requires_grad_(True)) for n, v in model.state_dict().items())", mark="  # !"),
+        loop("{n: nn.Parameter(v.clone()) for n, v in model.state_dict().items()}", mark="  # !"),
+        loop(
+            "OrderedDict((n, p.detach().clone().requires_grad_()) for n, p in model.named_parameters())", mark="  # !"
+        ),
+        learner("[v.clone().requires_grad_() for v in self.net.state_dict().values()]", mark="  # !"),
     ],
 )
 def test_copies_without_a_graph(snippet: str) -> None:
@@ -96,6 +104,15 @@ def test_copies_without_a_graph(snippet: str) -> None:
         loop("{n: p.clone() for n, p in model.named_parameters()}"),
         loop("dict(model.named_parameters())"),
         loop("{n: p for n, p in model.named_parameters()}"),
+        loop("{n: v.clone() for n, v in model.state_dict(keep_vars=True).items()}"),
+        loop("{n: v.clone().requires_grad_() for n, v in model.state_dict(keep_vars=True).items()}"),
+        loop("{n: v.clone().requires_grad_() for n, v in model.state_dict().items()}", "create_graph=False"),
+        loop("{n: v.clone().requires_grad_() for n, v in model.state_dict().items()}", trained="rates.parameters()"),
+        loop("{n: v.clone().requires_grad_() for n, v in expert.state_dict().items()}"),
+        loop("{n: v.clone().requires_grad_() for n, v in model.state_dict().items() if n in heads}"),
+        loop("dict((n, p.clone()) for n, p in model.named_parameters())"),
+        loop("{n: p.clone().requires_grad_() for n, p in model.named_parameters()}"),
+        learner("[v.clone().requires_grad_() for v in self.net.state_dict(keep_vars=True).values()]"),
         loop(made="create_graph=False"),  # first order, as far as this tells
         loop(made="retain_graph=True"),
         loop(made="create_graph=second_order"),
@@ -163,6 +180,7 @@ OUTER = """
     ("start", "of", "found"),
     [
         ("{n: p.detach().clone().requires_grad_() for n, p in self.model.named_parameters()}", "model", True),
+        ("{n: v.clone().requires_grad_() for n, v in self.model.state_dict().items()}", "model", True),
         ("{n: p.clone() for n, p in self.model.named_parameters()}", "model", False),
         ("{n: p.detach().clone().requires_grad_() for n, p in self.model.named_parameters()}", "tasks.encoder", False),
     ],

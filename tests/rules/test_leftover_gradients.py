@@ -579,6 +579,130 @@ def test_a_batch_that_is_passed_over_and_leaves_nothing(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+CLICKS = """
+    class Trainer:
+        def __init__(self, model):
+            self.model = model
+            self.optimizer = torch.optim.Adam(model.parameters())
+            self.skipped = 0
+
+        def step(self, x, y):
+            {lines}
+            return loss.item()
+
+    def main(loader):
+        trainer = Trainer(nn.Linear(4, 2))
+        for x, y in loader:
+            {call}
+"""
+LOSS = "loss = F.cross_entropy(self.model(x), y)"
+GRAD_NORM = "norm = nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)"
+
+
+def clicks(*lines: str, call: str = "trainer.step(x, y)") -> str:
+    return CLICKS.format(lines="\n            ".join(lines), call=call)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        clicks(
+            LOSS, "loss.backward()", GRAD_NORM, "if torch.isfinite(norm):  # !", "    self.optimizer.step()",
+            "    self.optimizer.zero_grad(set_to_none=True)", "else:", "    self.skipped += 1",
+        ),
+        clicks(
+            LOSS, "loss.backward()", GRAD_NORM, "if norm.isnan() or norm.isinf():  # !", "    self.skipped += 1",
+            "else:", "    self.optimizer.step()", "    self.optimizer.zero_grad()",
+        ),
+        clicks(
+            LOSS, "loss.backward()", GRAD_NORM, "if not math.isfinite(norm):", "    return None  # !",
+            "self.optimizer.step()", "self.optimizer.zero_grad()",
+        ),
+        clicks(
+            LOSS, "loss.backward()", "ok = all(p.grad.isfinite().all() for p in self.model.parameters())",
+            "if ok:  # !", "    self.optimizer.step()", "    self.model.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", "if (i + 1) % 4 == 0:", f"    {NORM}", "    if torch.isfinite(norm):  # !",
+            "        optimizer.step()", "        optimizer.zero_grad()",
+        ),
+        spiked(
+            "with torch.autocast('cpu'):", "    loss.backward()", NORM, "if torch.isnan(norm):", "    print(i)",
+            "    continue  # !", "optimizer.step()", "optimizer.zero_grad()",
+        ),
+        spiked(
+            "for part in loss.chunk(2):", "    part.sum().backward()", NORM, "if torch.isfinite(norm):  # !",
+            "    optimizer.step()", "    optimizer.zero_grad()", "else:", "    print('skipped', i)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_step_and_its_reset_that_are_passed_over(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+GUARDED = (LOSS, "loss.backward()", GRAD_NORM, "if torch.isfinite(norm):", "    self.optimizer.step()")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        clicks(*GUARDED, "else:", "    self.skipped += 1", "self.optimizer.zero_grad()"),
+        clicks("self.optimizer.zero_grad()", *GUARDED, "    self.optimizer.zero_grad()"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    self.optimizer.zero_grad()"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    raise FloatingPointError(norm)"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    self.diverged = True"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    return False"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", "else:", "    self.model.zero_grad(set_to_none=True)"),
+        clicks(
+            *GUARDED, "    self.optimizer.zero_grad()", "else:", "    for p in self.model.parameters():",
+            "        p.grad = None",
+        ),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", call="trainer.optimizer.zero_grad(); trainer.step(x, y)"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", call="trainer.step(x, y); trainer.model.zero_grad()"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", call="break"),
+        clicks(*GUARDED, "    self.optimizer.zero_grad()", call="trainer.step(x, y); clean_all(trainer.model)"),
+        clicks(
+            LOSS, "if torch.isfinite(loss):", "    loss.backward()", "    self.optimizer.step()",
+            "    self.optimizer.zero_grad()",
+        ),
+        clicks(
+            LOSS, "if not torch.isfinite(loss):", "    return 0.0", "loss.backward()", "self.optimizer.step()",
+            "self.optimizer.zero_grad()",
+        ),
+        clicks(
+            LOSS, "loss.backward()", GRAD_NORM, "if not torch.isfinite(norm):", "    self.optimizer.zero_grad()",
+            "    return 0.0", "self.optimizer.step()", "self.optimizer.zero_grad()",
+        ),
+        clicks(
+            LOSS, "loss.backward()", GRAD_NORM, "if norm > 5:", "    self.skipped += 1", "    self.optimizer.step()",
+            "else:", "    self.optimizer.step()", "    self.optimizer.zero_grad()",
+        ),
+        clicks(
+            LOSS, "loss.backward()", GRAD_NORM, "if self.skipped == 0:", "    self.optimizer.step()",
+            "    self.optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", "if (i + 1) % 4 == 0:", f"    {NORM}", "    if torch.isfinite(norm):",
+            "        optimizer.step()", "    optimizer.zero_grad()",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if torch.isfinite(norm):", "    optimizer.step()", "    optimizer.zero_grad()",
+            "else:", "    break",
+        ),
+        spiked(
+            "loss.backward()", NORM, "if torch.isfinite(norm):", "    optimizer.step()", "    optimizer.zero_grad()",
+            "else:", "    for p in model.parameters():", "        p.grad.nan_to_num_()",
+        ),
+        spiked(
+            "optimizer.zero_grad()", "for part in loss.chunk(2):", "    part.sum().backward()", NORM,
+            "if torch.isfinite(norm):", "    optimizer.step()",
+        ),
+    ],
+)  # fmt: skip
+def test_a_step_that_is_passed_over_and_leaves_nothing(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 ROUNDS = """
     from contextlib import contextmanager
 
