@@ -87,6 +87,7 @@ from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 from gradguard.static.wrapped_again import wrapped_again
+from gradguard.static.written_behind import written_behind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -148,6 +149,8 @@ def judge(flow: Flow) -> None:
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.exchanged = lambda: list(exchanged(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
+    if flow.written:
+        flow.facts.written_behind = lambda: list(written_behind(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

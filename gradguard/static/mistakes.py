@@ -607,6 +607,25 @@ class ChangedBetween:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenBehind:
+    """A value with a graph is changed in place through ``.data`` or ``.detach()``, and goes on to the loss.
+
+    Args:
+        site: the statement that changes it.
+        name: the variable.
+        is_watched: it is changed through ``.detach()``.
+        made: what computes it.
+        used: what computes with it afterwards.
+    """
+
+    site: Site
+    name: str
+    is_watched: bool
+    made: Site
+    used: Site
+
+
+@dataclass(frozen=True, slots=True)
 class DetachedStart:
     """Fast weights begin without the graph of the parameters that are to be trained through them.
 
