@@ -71,6 +71,7 @@ from gradguard.static.stale_by_methods import stale_by_methods
 from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
+from gradguard.static.tied_by_data import tied_by_data
 from gradguard.static.trained_averages import trained_averages
 from gradguard.static.trained_teachers import trained_teachers
 from gradguard.static.uncalled import uncalled
@@ -151,6 +152,7 @@ def judge(flow: Flow) -> None:
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
+    flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

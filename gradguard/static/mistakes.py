@@ -626,6 +626,23 @@ class WrittenBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class TiedByData:
+    """A parameter is given the storage of another one, and both stay parameters.
+
+    Args:
+        site: the statement that does it.
+        one: the path of the parameter.
+        other: that of the other one.
+        is_turned: it is given the transposed one.
+    """
+
+    site: Site
+    one: str
+    other: str
+    is_turned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DetachedStart:
     """Fast weights begin without the graph of the parameters that are to be trained through them.
 

@@ -65,6 +65,7 @@ from gradguard.static.mistakes import (
     SpentIterator,
     StaleScheduler,
     TensorKey,
+    TiedByData,
     TrainedAverage,
     TrainedTeacher,
     UnevenCut,
@@ -159,6 +160,7 @@ class Function:
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        tied_by_data: the statements that give a parameter the storage of another one.
         written_behind: the statements that change a value through ``.data`` on its way to the loss.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
@@ -241,6 +243,7 @@ class Function:
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
+    tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
     written_behind: Callable[[], list[WrittenBehind]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
