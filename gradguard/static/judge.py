@@ -51,6 +51,7 @@ from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.overwritten_terms import overwritten_terms
 from gradguard.static.packed import put_away
 from gradguard.static.partly_reset import partly_reset
 from gradguard.static.passed_over import passed_over
@@ -153,6 +154,7 @@ def judge(flow: Flow) -> None:
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
+    flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

@@ -643,6 +643,23 @@ class TiedByData:
 
 
 @dataclass(frozen=True, slots=True)
+class OverwrittenTerm:
+    """A term of a loss takes the place of another one in their dict, before anything has read that.
+
+    Args:
+        site: what puts it there.
+        base: the dict; empty for one that is written out.
+        key: the word.
+        lost: the value that was there.
+    """
+
+    site: Site
+    base: str
+    key: str
+    lost: Site
+
+
+@dataclass(frozen=True, slots=True)
 class DetachedStart:
     """Fast weights begin without the graph of the parameters that are to be trained through them.
 

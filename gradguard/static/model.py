@@ -56,6 +56,7 @@ from gradguard.static.mistakes import (
     NeverReset,
     NeverUnfrozen,
     NoGradient,
+    OverwrittenTerm,
     PartlyReset,
     PassedOver,
     PutAway,
@@ -161,6 +162,7 @@ class Function:
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
         tied_by_data: the statements that give a parameter the storage of another one.
+        overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
         written_behind: the statements that change a value through ``.data`` on its way to the loss.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
@@ -244,6 +246,7 @@ class Function:
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
     tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
+    overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)
     written_behind: Callable[[], list[WrittenBehind]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
