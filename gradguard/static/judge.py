@@ -50,6 +50,7 @@ from gradguard.static.never_reset import never_reset
 from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
+from gradguard.static.only_detached import only_detached
 from gradguard.static.other_libraries import judge_foreign
 from gradguard.static.overwritten_terms import overwritten_terms
 from gradguard.static.packed import put_away
@@ -155,6 +156,7 @@ def judge(flow: Flow) -> None:
         flow.facts.written_behind = lambda: list(written_behind(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
+    flow.facts.only_detached = lambda: list(only_detached(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

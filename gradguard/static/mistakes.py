@@ -660,6 +660,21 @@ class OverwrittenTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class OnlyDetached:
+    """A parameter never gets a gradient, as all that is computed of it is detached.
+
+    Args:
+        site: what detaches it, the last in the text.
+        name: the attribute.
+        made: where it is made.
+    """
+
+    site: Site
+    name: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
 class DetachedStart:
     """Fast weights begin without the graph of the parameters that are to be trained through them.
 

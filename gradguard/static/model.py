@@ -56,6 +56,7 @@ from gradguard.static.mistakes import (
     NeverReset,
     NeverUnfrozen,
     NoGradient,
+    OnlyDetached,
     OverwrittenTerm,
     PartlyReset,
     PassedOver,
@@ -163,6 +164,7 @@ class Function:
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
         tied_by_data: the statements that give a parameter the storage of another one.
         overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
+        only_detached: of a ``forward``: the parameters of which it uses detached numbers alone (reads other files).
         written_behind: the statements that change a value through ``.data`` on its way to the loss.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
@@ -247,6 +249,7 @@ class Function:
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
     tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
     overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)
+    only_detached: Callable[[], list[OnlyDetached]] = field(default=list, repr=False)
     written_behind: Callable[[], list[WrittenBehind]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
