@@ -124,7 +124,7 @@ def _reads(stmt: t.Stmt, first: _Entry) -> bool:
     """Whether a statement may read an entry of the dict, or has the dict for anything else but another entry."""
     if _is_own_display(stmt, first.base):
         return True  # the dict is made anew
-    others = {id(node.value) for node in t.walk(stmt) if _is_another(node, first)}
+    others = {id(node.value) for node in t.walk(stmt) if isinstance(node, t.Subscript) and _is_another(node, first)}
     if any(each.base == first.base for each in _entries(stmt)) and isinstance(stmt, t.Evaluate):
         call = stmt.value
         others |= {id(call.func.value)} if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else set()
@@ -138,9 +138,9 @@ def _is_own_display(stmt: t.Stmt, base: str) -> bool:
     return isinstance(stmt, t.Assign) and any(isinstance(n, t.Name) and n.id == base for n in stmt.targets)
 
 
-def _is_another(node: t.Node, first: _Entry) -> bool:
+def _is_another(entry: t.Subscript, first: _Entry) -> bool:
     """Whether it is an entry of the dict under another word."""
-    key = node.index if isinstance(node, t.Subscript) else None
+    key = entry.index
     return isinstance(key, t.Constant) and isinstance(key.value, str) and key.value != first.key
 
 
