@@ -33,7 +33,8 @@ def tied_by_data(flow: Flow) -> Iterator[TiedByData]:
         return
     for stmt in flow.ref.define.statements:
         for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-            one, other, is_turned = _parameter(target, value), *_shared(value)
+            one = _parameter(target, value)
+            other, is_turned = _shared(value)
             if one is None or other is None or one == other or _APART.search(f"{one} {other}") is not None:
                 continue
             are_trained = _is_trained(flow, one) and _is_trained(flow, other)

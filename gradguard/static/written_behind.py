@@ -159,7 +159,8 @@ def _leading_to_loss(flow: Flow) -> set[str]:
     """The variables of which what the function returns, or backpropagates, is made."""
     waiting: list[object] = [each.site.node for each in flow.facts.backwards]
     waiting += [each for each in flow.ref.define.statements if isinstance(each, t.Return)]
-    hidden, seen = set(cut(flow.ref.define)), set[str]()
+    hidden = set(cut(flow.ref.define))
+    seen: set[str] = set()
     while waiting:
         for node in t.walk(waiting.pop()):
             path = t.path_of(node) if isinstance(node, t.Name | t.Attribute) and node not in hidden else None
