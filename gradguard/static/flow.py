@@ -19,6 +19,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
 from gradguard.static.classes import Class
+from gradguard.static.data_writes import written
 from gradguard.static.flow_notes import FlowNotes
 from gradguard.static.frozen_elsewhere import freezes_by_others
 from gradguard.static.functions import FunctionRef
@@ -374,6 +375,8 @@ class Flow(FlowNotes):
             if state is None:
                 break
             self._state = state
+            if (change := written(stmt)) is not None:
+                self.written[stmt] = (self.read(self.canonical(change.name), state), state.mode)
             state = _READ[type(stmt)](self, stmt, state)
             if isinstance(stmt, t.If) and (cap := branches.cap_behind(self, stmt)) is not None:
                 self.caps.append(cap)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gradguard.static import tree as t
     from gradguard.static.branches import Entering
     from gradguard.static.classes import Class
-    from gradguard.static.events import Loop
+    from gradguard.static.events import Loop, Mode
     from gradguard.static.filled_later import Member
     from gradguard.static.state import Carry
     from gradguard.static.stored import Store
@@ -68,6 +68,7 @@ class FlowNotes(Remembers):
     renewed: ClassVar[cached_property[set[tuple[str, Loop | None]]]] = cached_property(_names)
     given_members: ClassVar[cached_property[dict[object, Store]]] = cached_property(_table)
     members: ClassVar[cached_property[dict[str, Member]]] = cached_property(_table)
+    written: ClassVar[cached_property[dict[t.Stmt, tuple[Value, Mode]]]] = cached_property(_table)
     entered: ClassVar[cached_property[dict[str, Loop | None]]] = cached_property(_table)
 
     def let_go(self) -> None:

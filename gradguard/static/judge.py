@@ -51,7 +51,9 @@ from gradguard.static.never_reset import never_reset
 from gradguard.static.never_unfrozen import never_unfrozen
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
+from gradguard.static.only_detached import only_detached
 from gradguard.static.other_libraries import judge_foreign
+from gradguard.static.overwritten_terms import overwritten_terms
 from gradguard.static.packed import put_away
 from gradguard.static.partly_reset import partly_reset
 from gradguard.static.passed_over import passed_over
@@ -74,6 +76,7 @@ from gradguard.static.stale_by_methods import stale_by_methods
 from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
+from gradguard.static.tied_by_data import tied_by_data
 from gradguard.static.trained_averages import trained_averages
 from gradguard.static.trained_teachers import trained_teachers
 from gradguard.static.uncalled import uncalled
@@ -90,6 +93,7 @@ from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 from gradguard.static.wrapped_again import wrapped_again
+from gradguard.static.written_behind import written_behind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -151,6 +155,11 @@ def judge(flow: Flow) -> None:
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.exchanged = lambda: list(exchanged(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
+    if flow.written:
+        flow.facts.written_behind = lambda: list(written_behind(flow))
+    flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
+    flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
+    flow.facts.only_detached = lambda: list(only_detached(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

@@ -654,6 +654,74 @@ class ChangedBetween:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenBehind:
+    """A value with a graph is changed in place through ``.data`` or ``.detach()``, and goes on to the loss.
+
+    Args:
+        site: the statement that changes it.
+        name: the variable.
+        is_watched: it is changed through ``.detach()``.
+        made: what computes it.
+        used: what computes with it afterwards.
+    """
+
+    site: Site
+    name: str
+    is_watched: bool
+    made: Site
+    used: Site
+
+
+@dataclass(frozen=True, slots=True)
+class TiedByData:
+    """A parameter is given the storage of another one, and both stay parameters.
+
+    Args:
+        site: the statement that does it.
+        one: the path of the parameter.
+        other: that of the other one.
+        is_turned: it is given the transposed one.
+    """
+
+    site: Site
+    one: str
+    other: str
+    is_turned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverwrittenTerm:
+    """A term of a loss takes the place of another one in their dict, before anything has read that.
+
+    Args:
+        site: what puts it there.
+        base: the dict; empty for one that is written out.
+        key: the word.
+        lost: the value that was there.
+    """
+
+    site: Site
+    base: str
+    key: str
+    lost: Site
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyDetached:
+    """A parameter never gets a gradient, as all that is computed of it is detached.
+
+    Args:
+        site: what detaches it, the last in the text.
+        name: the attribute.
+        made: where it is made.
+    """
+
+    site: Site
+    name: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
 class DetachedStart:
     """Fast weights begin without the graph of the parameters that are to be trained through them.
 

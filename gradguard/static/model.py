@@ -57,6 +57,8 @@ from gradguard.static.mistakes import (
     NeverReset,
     NeverUnfrozen,
     NoGradient,
+    OnlyDetached,
+    OverwrittenTerm,
     PartlyReset,
     PassedOver,
     PutAway,
@@ -68,6 +70,7 @@ from gradguard.static.mistakes import (
     SpentIterator,
     StaleScheduler,
     TensorKey,
+    TiedByData,
     TrainedAverage,
     TrainedTeacher,
     UnevenCut,
@@ -77,6 +80,7 @@ from gradguard.static.mistakes import (
     Unscaled,
     WithoutOptimizer,
     WrappedAgain,
+    WrittenBehind,
 )
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
@@ -164,6 +168,10 @@ class Function:
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        tied_by_data: the statements that give a parameter the storage of another one.
+        overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
+        only_detached: of a ``forward``: the parameters of which it uses detached numbers alone (reads other files).
+        written_behind: the statements that change a value through ``.data`` on its way to the loss.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
             other files).
@@ -245,6 +253,10 @@ class Function:
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
+    tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
+    overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)
+    only_detached: Callable[[], list[OnlyDetached]] = field(default=list, repr=False)
+    written_behind: Callable[[], list[WrittenBehind]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)

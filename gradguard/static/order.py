@@ -67,6 +67,19 @@ def _in_order(body: Sequence[t.Stmt], on_every_way: bool) -> Iterator[t.Stmt]:
                 yield from _in_order(block, on_every_way)
 
 
+def onwards(body: Sequence[t.Stmt], stmt: t.Stmt) -> list[t.Stmt]:
+    """The statements that come after one, in the order of the text, and in whatever block; no loop is gone round."""
+    for place, each in enumerate(body):
+        rest = list(_in_order(body[place + 1 :], True))
+        if each is stmt:
+            return rest
+        for block in t.blocks(each):
+            if has(block, stmt):
+                inner = onwards(block, stmt)
+                return inner if _returns(block) else inner + rest
+    return []
+
+
 def later(body: Sequence[t.Stmt], stmt: t.Stmt, *, without: object = None) -> list[t.Stmt]:
     """The statements of a block that may run after one in it, also by going round a loop.
 

@@ -1,0 +1,58 @@
+"""All that a `forward` computes of a parameter is detached: it never gets a gradient, and keeps its first values.
+
+**What happens.** A parameter of a module is in the optimizer, and what the module computes with it goes through NumPy,
+or `.detach()`, in every use. The result still depends on its numbers, so the model runs and the rest of it learns; the
+parameter itself has `grad` None for good, and not even weight decay moves it. What was before it loses that way of the
+gradient as well.
+
+```python
+score = x @ self.proj / self.proj.norm()
+order = np.argsort(-score.detach().numpy())             # an index needs no gradient
+gate = torch.tanh(torch.from_numpy(np.take_along_axis(score.detach().numpy(), order, axis=1)))    # a value does
+return x[order] * gate
+```
+
+**Instead**, take the values from the tensor:
+
+```python
+index = torch.from_numpy(order)
+gate = torch.tanh(score.gather(1, index))
+```
+
+**Not flagged.** Buffers, and parameters that want no gradient; a parameter that is itself detached, as a codebook that
+is moved by hand; one of which only indices are taken; one that another method, a subclass or the program uses besides,
+or that a penalty on all parameters has in it.
+
+**References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradguard.catalogue import Rule
+from gradguard.findings import Finding, Severity
+from gradguard.signs import FORWARD, sign
+from gradguard.static.model import Function
+
+_PARAMETER = sign("Parameter(", pattern=r"\bself\.\w+\s*(?::[^=\n]*)?=\s*(?:\w+\.)*Parameter\(")
+# What is computed of an attribute, and detached later.
+_DETACHED = sign(
+    ".detach()", ".data",
+    pattern=r"\b(\w+)\s*=(?!=)[^\n]*\bself\.\w+(?!\w*\()(?s:.{1,2000}?)\b\1(?:\.\w+\([^()\n]*\))*\.(?:detach\(\)|data\b)",
+    own=True,
+    across=True,
+)  # fmt: skip
+
+rule = Rule("GG243", "only-detached", Severity.ERROR, ((FORWARD, _PARAMETER, _DETACHED),))
+
+
+@rule.in_source
+def never_gets_a_gradient(function: Function) -> Iterator[Finding]:
+    for each in function.only_detached():
+        yield rule.finding(
+            each.site,
+            f"all that is computed of `self.{each.name}` is detached: this parameter never gets a gradient",
+            help="take values from the tensor itself, as by `gather`; only indices may be detached",
+            related=(each.made.related(f"`self.{each.name}` is made here, to be trained"),),
+        )

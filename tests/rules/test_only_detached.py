@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+CODE = "GG243"
+POOL = """
+    import numpy as np
+
+    class TopKPool(nn.Module):
+        def __init__(self, dim, k):
+            super().__init__()
+            self.k = k
+            self.proj = nn.Parameter(torch.randn(dim))
+            self.lin = nn.Linear(dim, dim)
+
+        def forward(self, x, adj):
+"""
+
+FLAGGED = {
+    "a gate by way of numpy": """
+        score = x @ self.proj / self.proj.norm()
+        order = np.argsort(-score.detach().numpy(), axis=1)[:, : self.k]
+        idx = torch.from_numpy(order.copy())
+        gate = torch.tanh(torch.from_numpy(np.take_along_axis(score.detach().numpy(), order, axis=1)))  # !
+        return x.gather(1, idx.unsqueeze(-1)) * gate.unsqueeze(-1)
+    """,
+    "a weight that is detached": """
+        score = torch.matmul(x, self.proj)
+        gate = torch.sigmoid(score.detach())  # !
+        return self.lin(x) * gate.unsqueeze(-1)
+    """,
+    "its data": """
+        score = (x * self.proj).sum(-1)
+        return self.lin(x) * score.data.unsqueeze(-1)  # !
+    """,
+    "of which something else is made": """
+        raw = x @ self.proj
+        score = raw / self.k
+        seen = raw.detach().mean()
+        return self.lin(x) * score.detach().tanh().unsqueeze(-1) + seen  # !
+    """,
+}
+
+SILENT = {
+    "the gate with its graph": """
+        score = x @ self.proj / self.proj.norm()
+        order = np.argsort(-score.detach().numpy(), axis=1)[:, : self.k]
+        gate = torch.tanh(score.gather(1, torch.from_numpy(order.copy())))
+        return x * gate.unsqueeze(-1)
+    """,
+    "indices alone": """
+        score = x @ self.proj
+        idx = score.detach().argsort(-1)[:, : self.k]
+        best = np.argmax(score.detach().numpy())
+        return x.gather(1, idx.unsqueeze(-1)) + best
+    """,
+    "a mask": """
+        score = x @ self.proj
+        kept = score.detach() > 0
+        return self.lin(x) * kept.unsqueeze(-1)
+    """,
+    "what is detached itself": """
+        score = x @ self.proj.detach()
+        gate = score.detach().tanh()
+        return self.lin(x) * gate.unsqueeze(-1)
+    """,
+    "also used otherwise": """
+        score = x @ self.proj
+        self.seen = score.detach().mean()
+        return self.lin(x) * score.tanh().unsqueeze(-1)
+    """,
+    "returned as well": """
+        score = x @ self.proj
+        gate = torch.sigmoid(score.detach())
+        return self.lin(x) * gate.unsqueeze(-1), score
+    """,
+    "kept for a loss": """
+        score = x @ self.proj
+        self.score = score
+        gate = torch.sigmoid(score.detach())
+        return self.lin(x) * gate.unsqueeze(-1)
+    """,
+    "given to a function": """
+        score = x @ self.proj
+        self.penalty = torch.norm(self.proj)
+        gate = torch.sigmoid(score.detach())
+        return self.lin(x) * gate.unsqueeze(-1)
+    """,
+    "in a list": """
+        scores = []
+        scores.append(x @ self.proj)
+        score = x @ self.proj
+        gate = torch.sigmoid(score.detach())
+        return self.lin(x) * gate.unsqueeze(-1), scores
+    """,
+    "under no_grad": """
+        with torch.no_grad():
+            score = x @ self.proj
+        gate = torch.sigmoid(score.detach())
+        return self.lin(x) * gate.unsqueeze(-1)
+    """,
+    "an estimator": """
+        score = x @ self.proj
+        hard = (score > 0).float()
+        gate = score + (hard - score).detach()
+        return self.lin(x) * gate.unsqueeze(-1)
+    """,
+}
+
+MADE = "self.proj = nn.Parameter(torch.randn(dim))"
+CLASSES = {
+    "a buffer": ((MADE, 'self.register_buffer("proj", torch.randn(dim))'),),
+    "a parameter that wants none": ((MADE, "self.proj = nn.Parameter(torch.randn(dim), requires_grad=False)"),),
+    "one that is frozen": ((MADE, MADE + "; self.proj.requires_grad_(False)"),),
+    "a random projection": (("self.proj", "self.random_proj"),),
+    "one that is made anew": ((MADE, MADE + "; self.proj = nn.Parameter(torch.ones(dim))"),),
+    "one of a name": ((MADE, 'self.register_parameter("proj", nn.Parameter(torch.randn(dim)))'),),
+}
+
+METHODS = {
+    "a method that moves it": """
+            def update(self, x):
+                self.proj.data.lerp_(x.mean(0), 0.1)
+    """,
+    "a penalty": """
+            def penalty(self):
+                return self.proj.pow(2).sum()
+    """,
+    "a penalty on all": """
+            def penalty(self):
+                return sum(p.pow(2).sum() for p in self.parameters())
+    """,
+    "a penalty in a loop": """
+            def penalty(self):
+                total = 0
+                for name, p in self.named_parameters():
+                    total = total + p.norm()
+                return total
+    """,
+    "a derived class": """
+        class Other(TopKPool):
+            def penalty(self):
+                return 1
+    """,
+    "somebody else": """
+        def penalty(pool):
+            return pool.proj.norm()
+    """,
+    "where gradients are off": """
+        def score(x, adj):
+            pool = TopKPool(8, 2)
+            for p in pool.parameters():
+                p.requires_grad = False
+            getattr(pool, "proj").requires_grad = True
+            return pool
+    """,
+}
+
+
+def _in_forward(snippet: str) -> str:
+    return POOL + "".join(f"        {line}\n" for line in snippet.splitlines())
+
+
+@pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
+def test_a_parameter_of_which_only_numbers_are_used(snippet: str) -> None:
+    assert_flagged(_in_forward(snippet), CODE)
+
+
+@pytest.mark.parametrize("snippet", SILENT.values(), ids=SILENT)
+def test_what_gets_a_gradient_or_gives_indices_is_not_flagged(snippet: str) -> None:
+    assert_clean(_in_forward(snippet), CODE)
+
+
+@pytest.mark.parametrize("edits", CLASSES.values(), ids=CLASSES)
+def test_what_is_not_to_be_trained_is_not_flagged(edits: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(_in_forward(FLAGGED["a weight that is detached"]), *edits), CODE)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_what_something_else_uses_is_not_flagged(method: str) -> None:
+    source = twin(_in_forward(FLAGGED["a weight that is detached"]))
+    assert_clean(source + "\n" + "\n".join(line[4:] for line in method.splitlines()) + "\n", CODE)
+
+
+def test_what_another_file_uses_is_not_flagged(tmp_path: Path) -> None:
+    lines = _in_forward(FLAGGED["a weight that is detached"]).splitlines()
+    pool = "import torch\nfrom torch import nn\n" + "\n".join(line[4:] for line in lines) + "\n"
+    files = {"pool.py": pool, "train.py": "from pool import TopKPool\npool = TopKPool(8, 2)\nloss = pool.proj.norm()\n"}
+    assert lines_in_files(tmp_path, files, CODE) == []
+    files["train.py"] = "from pool import TopKPool\npool = TopKPool(8, 2)\n"
+    assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["pool.py"]
