@@ -48,6 +48,7 @@ from gradguard.static.moving_targets import moving_targets
 from gradguard.static.never_recorded import never_recorded
 from gradguard.static.never_reset import never_reset
 from gradguard.static.never_unfrozen import never_unfrozen
+from gradguard.static.normalised_twice import normalised_twice
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.other_libraries import judge_foreign
@@ -128,6 +129,7 @@ def judge(flow: Flow) -> None:
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
+    flow.facts.normalised_twice = lambda: list(normalised_twice(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:

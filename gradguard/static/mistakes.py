@@ -448,6 +448,23 @@ class NeverRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class NormalisedTwice:
+    """A loss that is trained is given what is normalised already, or is not and should be.
+
+    Args:
+        site: the call of the loss.
+        loss: which one: ``cross_entropy``, ``bce`` (with logits), ``nll``, ``ctc`` or ``kl``.
+        kind: what it is given: of ``softmax``, of ``sigmoid``, or ``raw``.
+        made: what makes that.
+    """
+
+    site: Site
+    loss: str
+    kind: str
+    made: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class WithoutOptimizer:
     """An object with parameters takes part in a loss, and no optimizer is given them.
 
