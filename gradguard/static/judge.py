@@ -88,6 +88,7 @@ from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 from gradguard.static.wrapped_again import wrapped_again
+from gradguard.static.zero_factors import zero_factors
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -130,6 +131,7 @@ def judge(flow: Flow) -> None:
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.normalised_twice = lambda: list(normalised_twice(flow))
+    flow.facts.zero_factors = lambda: list(zero_factors(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:

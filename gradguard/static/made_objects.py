@@ -79,22 +79,22 @@ def functions_of(place: Place, call: t.Call, depth: int = 0) -> list[FunctionRef
     return sure if len(sure) == len(found) else []
 
 
-def callers(ref: FunctionRef) -> Iterator[tuple[Place, t.Call]]:
+def callers(ref: FunctionRef, depth: int = 0) -> Iterator[tuple[Place, t.Call]]:
     """The calls of a function, or of the class that it constructs (reads other files)."""
     cls = ref.owner if ref.owner is not None and ref.define.name == "__init__" else None
     name = cls.name if cls is not None else ref.define.name
-    for caller in ref.module.project.written_calling(ref, name=name):
+    for caller in ref.module.project.written_calling(ref, name=name) if depth <= _DEEPEST else ():
         place = Place(caller.module, caller)
         for call in caller.calls if caller.define is not ref.define else ():
-            if call.name == name and _runs(place, call, ref, cls):
+            if call.name == name and _runs(place, call, ref, cls, depth):
                 yield place, call
 
 
-def _runs(place: Place, call: t.Call, ref: FunctionRef, cls: Class | None) -> bool:
+def _runs(place: Place, call: t.Call, ref: FunctionRef, cls: Class | None, depth: int) -> bool:
     if cls is not None:
         named = named_in(place, call.func)
         return isinstance(named, Class) and named.define is cls.define
-    return any(each.define is ref.define for each in functions_of(place, call))
+    return any(each.define is ref.define for each in functions_of(place, call, depth + 2))
 
 
 def _each(place: Place, values: list[t.Expr], depth: int) -> list[Made]:
@@ -179,7 +179,7 @@ def _gets_more(ref: FunctionRef, path: str) -> bool:
 def _passed(ref: FunctionRef, name: str, default: t.Expr | None, depth: int) -> list[Made]:
     """What the callers give for a parameter; its default, where they give nothing (reads other files)."""
     found, is_default = list[Made](), False
-    for place, call in callers(ref):
+    for place, call in callers(ref, depth):
         value = ref.given_by(call).get(name)
         if value is None and any(arg.star for arg in call.args):
             return []

@@ -465,6 +465,27 @@ class NormalisedTwice:
 
 
 @dataclass(frozen=True, slots=True)
+class ZeroFactors:
+    """Two parameters begin at zero, and are only multiplied with each other.
+
+    Args:
+        site: what sets the first one to zero.
+        other: what sets the second one.
+        first: the path of the first one.
+        second: that of the second one.
+        product: where they are multiplied.
+        is_sure: they are set to zero on purpose, or nothing in the program loads weights.
+    """
+
+    site: Site
+    other: Site
+    first: str
+    second: str
+    product: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WithoutOptimizer:
     """An object with parameters takes part in a loss, and no optimizer is given them.
 

@@ -343,3 +343,20 @@ def test_look_alikes_in_other_files(tmp_path: Path, file: str, old: str, new: st
     files = {**FILES, file: FILES[file].replace(old, new)}
     expected = [("loop.py", 14)] if "NLLLoss(" in new else []
     assert lines_in_files(tmp_path, files, CODE) == expected
+
+
+def test_functions_that_hand_their_parameters_round_end() -> None:
+    snippet = """
+def first(model, criterion, x, y, depth):
+    model = wrap(model)
+    loss = criterion(model(x), y)
+    loss.backward()
+    second(model, criterion, x, y, depth - 1)
+
+def second(model, criterion, x, y, depth):
+    loss = criterion(model(x), y)
+    loss.backward()
+    model.train_with(criterion)
+    first(model, criterion, x, y, depth)
+"""
+    assert_clean(snippet, CODE)
