@@ -164,10 +164,24 @@ def _changes(stmt: t.Stmt, path: str) -> bool:
         targets = stmt.targets if isinstance(stmt, t.Assign) else [stmt.target]
         named = [_parameter(name) for target in targets for name in t.names_in(target)]
         items = [target for target in targets if isinstance(target, t.Subscript)]
-        return path in named or any(_parameter(item.value) == path for item in items)
-    if not isinstance(stmt, t.Evaluate):
-        return False
-    return any(isinstance(node, t.Expr) and _parameter(node) == path for node in t.walk(stmt.value))
+        return path in named or any(_parameter(item.value) == path for item in items) or _sets(stmt.value, path)
+    if isinstance(stmt, t.Repeat) and stmt.iterable is not None:  # `for p in (self.a, self.b):`
+        return any(isinstance(node, t.Expr) and _parameter(node) == path for node in t.walk(stmt.iterable))
+    return isinstance(stmt, t.Evaluate) and _sets(stmt.value, path, is_alone=True)
+
+
+def _sets(expr: t.Expr, path: str, *, is_alone: bool = False) -> bool:
+    """Whether a call changes a parameter in place, or is given it for nothing but that it does something to it."""
+    for node in t.walk(expr):
+        func = node.func if isinstance(node, t.Call) else None
+        if not isinstance(node, t.Call) or not (is_alone or node.name.endswith("_")):
+            continue
+        owner = func.value if isinstance(func, t.Attribute) and node.name.endswith("_") else None
+        if owner is not None and _parameter(owner) == path:
+            return True
+        if any(_parameter(arg.value) == path for arg in node.args):
+            return True
+    return False
 
 
 def _is_bare_layer(owner: Class, value: t.Expr) -> bool:

@@ -120,6 +120,9 @@ def test_both_factors_begin_at_zero(snippet: str) -> None:
              "            nn.init.normal_(p)\n"),
         twin(RESET, ("nn.init.zeros_(self.up)", "nn.init.zeros_(self.up)\n        for p in self.parameters():\n"
              "            nn.init.normal_(p)")),
+        twin(RESET, ("nn.init.zeros_(self.up)", "nn.init.zeros_(self.up)\n        for p in (self.down, self.up):\n"
+             "            nn.init.normal_(p)")),
+        twin(RESET, ("nn.init.zeros_(self.up)", "nn.init.zeros_(self.up)\n        draw(self.down)")),
         twin(MADE, ("torch.zeros(size, rank)", "torch.randn(size, rank)")),
         twin(MADE, ("torch.zeros(rank, size)", "torch.ones(rank, size)")),
         twin(MADE, ("return x @", "print(low.mean())\n        return low + x @")),
