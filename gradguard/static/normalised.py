@@ -28,11 +28,17 @@ _HARMLESS = ("autocast", "custom_fwd", "jit", "typechecked", "jaxtyped")
 
 
 class Result(NamedTuple):
-    """An expression, and what it is: of ``softmax``, ``sigmoid``, a ``raw`` layer, or nothing that is known."""
+    """An expression, and what it is.
+
+    Args:
+        kind: of ``softmax``, ``sigmoid``, a ``raw`` layer; empty for what is not known.
+        given_by: the function that gives it, where it depends on the class of an object which one runs.
+    """
 
     kind: str
     place: Place
     node: t.Expr
+    given_by: FunctionRef | None = None
 
 
 def results(place: Place, expr: t.Expr, depth: int = 0) -> list[Result]:
@@ -95,6 +101,9 @@ def _of_call(place: Place, call: t.Call, depth: int) -> list[Result]:
     if isinstance(named, str):
         return _of_torch(place, call, named, depth)
     returned = list(_returned(place, call, depth))
+    if len({inner.ref.define for inner, _ in returned if inner.ref is not None}) > 1:
+        every = [(inner, each) for inner, expr in returned for each in results(inner, expr, depth + 1)]
+        return [each._replace(given_by=inner.ref) for inner, each in every]
     if returned:
         return _all(returned, depth)
     if isinstance(func, t.Attribute) and t.path_of(func.value) != "self":

@@ -12,7 +12,7 @@ from gradguard.static.made_objects import Place, callers, makers, named_in
 from gradguard.static.mistakes import NormalisedTwice
 from gradguard.static.model import Mode
 from gradguard.static.normalised import Result, results
-from gradguard.static.reaching import bound_at
+from gradguard.static.reaching import bound_at, levels_of
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
@@ -46,13 +46,20 @@ def normalised_twice(flow: Flow) -> Iterator[NormalisedTwice]:
             continue
         if not _is_backpropagated(flow.ref, call, 0):
             continue
-        found = results(place, given)
-        kinds = {result.kind for result in found}
-        if "" in kinds or not found:
-            continue
-        losses = _losses(place, call)
-        if losses and all(kind in _WRONG[loss] for loss in losses for kind in kinds):
-            yield NormalisedTwice(flow.site(call), losses[0], found[0].kind, _site(found[0]))
+        ways = [way for way in _ways(flow.ref, call, results(place, given)) if all(each.kind for each in way)]
+        losses = _losses(place, call) if ways else []
+        wrong = [way for way in ways if all(each.kind in _WRONG[loss] for loss in losses for each in way)]
+        if losses and wrong:
+            yield NormalisedTwice(flow.site(call), losses[0], wrong[0][0].kind, _site(wrong[0][0]))
+
+
+def _ways(ref: FunctionRef, call: t.Call, found: list[Result]) -> list[list[Result]]:
+    """What a loss may be given: each model for itself, unless it may be asked before which one it is."""
+    models = {each.given_by.define: each.given_by for each in found if each.given_by is not None}
+    asked = any(isinstance(block[place], t.If) for block, place in levels_of(ref.define.body, call))
+    if asked or not models or any(isinstance(stmt, t.Match) for stmt in ref.define.statements):
+        return [found] if found else []
+    return [[each for each in found if each.given_by in (None, model)] for model in models.values()]
 
 
 def _site(result: Result) -> Site | None:
@@ -95,7 +102,7 @@ def _is_backpropagated(ref: FunctionRef, call: t.Call, depth: int) -> bool:
     names = _made_of(ref, call)
     backwards = (each for each in ref.calls if each.name.endswith("backward") and each is not call)
     if any(_gets(ref, each, call, names) for each in backwards):
-        return True
+        return not _is_attack(ref)
     returned = [stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return)]
     if depth >= _MAX_CALLS or not any(value is not None and _gets(ref, value, call, names) for value in returned):
         return False
@@ -103,6 +110,12 @@ def _is_backpropagated(ref: FunctionRef, call: t.Call, depth: int) -> bool:
         return True
     found = ((place, each) for place, each in callers(ref) if place.ref is not None)
     return any(place.ref is not None and _is_backpropagated(place.ref, each, depth + 1) for place, each in found)
+
+
+def _is_attack(ref: FunctionRef) -> bool:
+    """Whether gradients are read, and no step is taken: an adversarial example, a map of what matters."""
+    reads = any(isinstance(node, t.Attribute) and node.name == "grad" for node in ref.define.nodes)
+    return reads and all(call.name != "step" for call in ref.calls)
 
 
 def _gets(ref: FunctionRef, expr: t.Expr, call: t.Call, names: set[str]) -> bool:

@@ -345,6 +345,86 @@ def test_look_alikes_in_other_files(tmp_path: Path, file: str, old: str, new: st
     assert lines_in_files(tmp_path, files, CODE) == expected
 
 
+CHOSEN = """
+class Simple(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 16), nn.Linear(16, 3)
+        self.softmax = nn.Softmax(dim=1)
+
+    def forward(self, x):
+        return self.softmax(self.b(F.relu(self.a(x))))
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 64), nn.Linear(64, 3)
+
+    def forward(self, x):
+        return F.log_softmax(self.b(F.relu(self.a(x))), dim=1)
+
+class Client:
+    def __init__(self, args):
+        self.args = args
+        self.criterion = nn.NLLLoss().to(args.device)
+
+    def update(self, model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            model.zero_grad()
+            out = model(x)
+            loss = self.criterion(out, y)  # !
+            loss.backward()
+            optimizer.step()
+        return model.state_dict()
+
+def main(args, loader):
+    if args.model == "simple":
+        net = Simple()
+    else:
+        net = Deep()
+    net.to(args.device)
+    client = Client(args)
+    client.update(copy.deepcopy(net), loader)
+"""
+
+
+def test_one_of_two_models_gives_probabilities() -> None:
+    assert_flagged(CHOSEN, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("self.softmax(self.b(F.relu(self.a(x))))", "self.softmax(self.b(F.relu(self.a(x)))).log()")],
+        [("            loss = self", "            if self.args.model == 'simple':\n                out = out.log()\n"
+          "            loss = self")],
+        [("            loss = self.criterion(out, y)", "            if self.args.model == 'simple':\n"
+          "                loss = ((out - y) ** 2).sum()\n            else:\n"
+          "                loss = self.criterion(out, y)")],
+        [("self.criterion = nn.NLLLoss().to(args.device)", "self.criterion = nn.MSELoss() if args.model == 'simple' "
+          "else nn.NLLLoss()")],
+        [("net = Simple()", "net = load(args)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_one_of_two_models(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(CHOSEN, *edits), CODE)
+
+
+def test_an_attack_is_silent() -> None:
+    attack = """
+def attack(model, image, label, steps):
+    for _ in range(steps):
+        model.zero_grad()
+        image.requires_grad_()
+        loss = F.nll_loss(F.softmax(model(image), dim=-1), label)
+        loss.backward()
+        image = (image + image.grad.sign() * 8 / 255).clamp(0, 1).detach()
+    return image
+"""
+    assert_clean(attack, CODE)
+
+
 def test_functions_that_hand_their_parameters_round_end() -> None:
     snippet = """
 def first(model, criterion, x, y, depth):
