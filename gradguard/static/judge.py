@@ -49,6 +49,7 @@ from gradguard.static.moving_targets import moving_targets
 from gradguard.static.never_recorded import never_recorded
 from gradguard.static.never_reset import never_reset
 from gradguard.static.never_unfrozen import never_unfrozen
+from gradguard.static.normalised_twice import normalised_twice
 from gradguard.static.noted import judge_call, judge_construction
 from gradguard.static.objects import is_given
 from gradguard.static.only_detached import only_detached
@@ -94,6 +95,7 @@ from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
 from gradguard.static.wrapped_again import wrapped_again
 from gradguard.static.written_behind import written_behind
+from gradguard.static.zero_factors import zero_factors
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -135,6 +137,8 @@ def judge(flow: Flow) -> None:
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
+    flow.facts.normalised_twice = lambda: list(normalised_twice(flow))
+    flow.facts.zero_factors = lambda: list(zero_factors(flow))
     flow.facts.moving_targets = lambda: list(moving_targets(flow))
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:

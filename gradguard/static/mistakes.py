@@ -448,6 +448,44 @@ class NeverRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class NormalisedTwice:
+    """A loss that is trained is given what is normalised already, or is not and should be.
+
+    Args:
+        site: the call of the loss.
+        loss: which one: ``cross_entropy``, ``bce`` (with logits), ``nll``, ``ctc`` or ``kl``.
+        kind: what it is given: of ``softmax``, of ``sigmoid``, or ``raw``.
+        made: what makes that.
+    """
+
+    site: Site
+    loss: str
+    kind: str
+    made: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroFactors:
+    """Two parameters begin at zero, and are only multiplied with each other.
+
+    Args:
+        site: what sets the first one to zero.
+        other: what sets the second one.
+        first: the path of the first one.
+        second: that of the second one.
+        product: where they are multiplied.
+        is_sure: they are set to zero on purpose, or nothing in the program loads weights.
+    """
+
+    site: Site
+    other: Site
+    first: str
+    second: str
+    product: Site
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WithoutOptimizer:
     """An object with parameters takes part in a loss, and no optimizer is given them.
 

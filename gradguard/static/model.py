@@ -57,6 +57,7 @@ from gradguard.static.mistakes import (
     NeverReset,
     NeverUnfrozen,
     NoGradient,
+    NormalisedTwice,
     OnlyDetached,
     OverwrittenTerm,
     PartlyReset,
@@ -81,6 +82,7 @@ from gradguard.static.mistakes import (
     WithoutOptimizer,
     WrappedAgain,
     WrittenBehind,
+    ZeroFactors,
 )
 from gradguard.static.source import Site
 from gradguard.static.stored import Form, Scope, Store
@@ -195,6 +197,10 @@ class Function:
             files).
         frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
         never_recorded: the calls of methods under ``no_grad`` that alone run what is to be trained (reads other files).
+        normalised_twice: the losses that are given what is normalised already, or is not and should be (reads other
+            files).
+        zero_factors: the pairs of parameters that begin at zero, and are only multiplied with each other (reads other
+            files).
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
@@ -291,6 +297,8 @@ class Function:
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
+    normalised_twice: Callable[[], list[NormalisedTwice]] = field(default=list, repr=False)
+    zero_factors: Callable[[], list[ZeroFactors]] = field(default=list, repr=False)
     without_optimizer: Callable[[], list[WithoutOptimizer]] = field(default=list, repr=False)
     kept_outputs: Callable[[], list[Site]] = field(default=list, repr=False)
     opaque_calls: list[OpaqueCall] = field(default_factory=list)
