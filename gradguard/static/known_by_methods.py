@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gradguard.static.called import Called
     from gradguard.static.flow import Flow
 
+_DECODES = re.compile(r"\btorchcrf\b")
 _FEW = 6
 """Of more classes than these a method does not tell which one is meant."""
 
@@ -24,7 +26,10 @@ def gives_numbers(c: Called) -> bool:
 
     A table has several models, and a function that asks its model for ``log_likelihood`` is given one that has it.
     """
-    forwards = list(_forwards(c.flow, c.path)) if c.path and not c.method and c.func.ref is None else []
+    is_asked = bool(c.path) and not c.method and c.func.ref is None
+    if not is_asked or not c.flow.project.survey.mentions(_DECODES, c.flow.module, "torchcrf"):
+        return False  # to find the methods files are read: only where some model gives tags
+    forwards = list(_forwards(c.flow, c.path))
     return bool(forwards) and all(_are_numbers(c.flow, ref) for ref in forwards)
 
 
