@@ -20,7 +20,8 @@ for p in model.parameters():
     p.grad.clamp_(-1, 1)
 ```
 
-**Not flagged.** `detach()` of what is no tensor (a stream, a hook); arithmetic on what is neither a gradient nor the
+**Not flagged.** `detach()` of what is no tensor (a stream, a hook), or has no graph, as it was computed under
+`no_grad`; arithmetic on what is neither a gradient nor the
 data of a parameter, which may stand there to be timed; tests; what a notebook shows; a call with `out=`.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>,

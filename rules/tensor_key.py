@@ -33,7 +33,7 @@ self.table(lengths.max())                             # never found again: `leng
 **Not flagged.** Lists and tensors that are indexed so (`correct[label] += 1`): those take the number. Parameters as
 keys, of which each is one object; parts that a tuple holds (`parts = x.chunk(4)`), which gives the same objects each
 time; a key that may be no tensor; whole tensors, where nothing tells that they are computed for the call; dicts that
-something is taken out of.
+something is taken out of; what is looked up in a plain dict, which raises a `KeyError` (`groups[label].append(x)`).
 
 **References.** pytorch#7733, pytorch#10625 (to take the hash away from tensors, which code relied on),
 <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.tolist.html>.

@@ -114,6 +114,16 @@ def takes(ref: FunctionRef, args: list[t.Arg]) -> bool:
     return not too_many and not unknown and (not needed or any(arg.star for arg in args))
 
 
+def takes_keywords(ref: FunctionRef, args: list[t.Arg]) -> bool:
+    """Whether a function has a parameter for each keyword of a call; a decorated one may take others than it says."""
+    params = ref.define.params
+    if ref.define.decorators or any(param.star == "**" for param in params):
+        return True
+    return {arg.keyword for arg in args if arg.keyword is not None} <= {
+        param.name for param in params if not param.star
+    }
+
+
 def _items(value: Value) -> tuple[Value, ...]:
     """What is in a tuple or list, in order, where that is known: ``args = [loss, best]``, ``keep(*args)``."""
     numbers = [key for key, _ in value.parts]

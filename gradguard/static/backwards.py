@@ -66,6 +66,9 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
     if any(not _lies_in(root, loop) for root in made):
         backward.needed_again = True  # what was made before the loop is gone through in every iteration
         return
+    if _is_made_before(flow, backward, loop):
+        backward.needed_again = True
+        return
     backward.carries = next(
         (
             in_method(path) for (path, where), carry in flow.carries.items()
@@ -80,6 +83,18 @@ def judge_backward(flow: Flow, backward: Backward) -> None:
         gone = backward.inner is not None and not any(v.reach & made for v in flow.final.env.values())
         returned = backward.conditional and not flow.facts.returns.reach.isdisjoint(made)
         backward.needed_again = again or gone or returned or not _made_in(loop, value)
+
+
+def _is_made_before(flow: Flow, backward: Backward, loop: Loop) -> bool:
+    """Whether a loop goes over losses of one batch that it puts into a list, of what was computed before it.
+
+    ``values = self.run_all(x)``; ``for i in range(agents): losses.append(loss(values[i])); losses[i].backward()``.
+    """
+    carried = {r.key[0] for r in backward.value.reach if _of_loop(r, loop) and isinstance(r.key, tuple)}
+    ends = [flow.carries[path, loop].end for path in carried if (path, loop) in flow.carries]
+    made = [r for r in backward.value.reach if r.source in (Source.GRAPH, Source.LOSS, Source.CALL)]
+    is_listed = any(end.kind is Kind.CONTAINER for end in ends)
+    return is_listed and bool(made) and not loop.forwards and not any(_lies_in(root, loop) for root in made)
 
 
 def _brings_graph(flow: Flow, root: Root, loop: Loop) -> bool:

@@ -323,6 +323,7 @@ def _ask_for_gradient(flow: Flow, target: t.Attribute, state: State, stmt: t.Nod
         flow.record(Call(
             flow.site(stmt), flow.loop, flow.branches > 0, name="requires_grad_", receiver=path, of=value,
         ))  # fmt: skip
+        flow.marked.add(flow.canonical(path))
         state.env[path] = value.with_roots(Root(Source.LEAF, target))
 
 

@@ -14,6 +14,7 @@ from gradguard.static import (
     containers,
     dispatch,
     handed,
+    known_by_methods,
     mapped,
     modes,
     module_calls,
@@ -24,7 +25,7 @@ from gradguard.static import (
 )
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.arguments import takes
+from gradguard.static.arguments import takes, takes_keywords
 from gradguard.static.called import Called, last
 from gradguard.static.classes import Class
 from gradguard.static.exit_stacks import entered_on
@@ -276,6 +277,8 @@ def _project(c: Called) -> Value | None:
         if c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
             module_calls.forward(c)
         filled_in = dispatch.by_name(c) if ref.is_abstract and ref.owner is not None else None
+        if filled_in is None and c.receiver is not None and not takes_keywords(ref, c.node.args):
+            return None  # it is of another class, or the call raises
         return filled_in or apply_facts(c, ref, c.values, _bound_to(c, ref))
     if c.path == "cls" and c.flow.params[:1] == ["cls"] and c.flow.ref.owner is not None:
         return Value(kind=c.func.kind, ref=c.flow.ref.owner)
@@ -429,6 +432,7 @@ _READERS: tuple[Callable[[Called], Value | None], ...] = (
     autograd_functions.applied,
     _project,
     _prepared,
+    known_by_methods.decoded,
     module_calls.of_frozen,
     module_calls.of_evaluated,
     dispatch.by_name,

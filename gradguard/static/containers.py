@@ -322,6 +322,7 @@ def in_place(c: Called) -> Value | None:
         flow.facts.gradients_wanted |= not c.receiver.holding(Held.STATE)
         leaf = c.receiver.with_roots(Root(Source.LEAF, c.node))
         if path is not None:
+            flow.marked.add(path)
             state.env[path] = leaf
         return leaf
     if c.method in k.RESETTING_METHODS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.places import assigned_anywhere
 
 if TYPE_CHECKING:
     from gradguard.static.classes import Class
@@ -97,6 +98,15 @@ def is_once(flow: Flow, iterable: t.Expr | None) -> bool:
     if number is None or "epoch" in (t.path_of(number) or "").rsplit(".", 1)[-1].lower():
         return False
     return _is_one(flow, number) or (isinstance(number, t.Name) and _is_given_one(flow, number.id))
+
+
+def times(flow: Flow, iterable: t.Expr | None) -> int | None:
+    """The same; also of a variable that is bound once: ``epochs = 500``, ``for epoch in range(epochs)``."""
+    number = _counted(iterable)
+    if not isinstance(number, t.Name):
+        return written(iterable)
+    bound = assigned_anywhere(flow, number.id)
+    return _number(bound[0]) if len(bound) == 1 and number.id not in flow.params else None
 
 
 def _counted(iterable: t.Expr | None) -> t.Expr | None:

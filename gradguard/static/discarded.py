@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.outline import SCRIPT
 from gradguard.static.source import Site
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -56,10 +56,21 @@ def _may_be_tensor(flow: Flow, expr: t.Expr) -> bool:
     path = t.path_of(expr)
     if path is None:
         return False
-    kind = flow.read(flow.canonical(path), flow.final).kind
-    if kind in (Kind.TENSOR, Kind.OUTPUT, Kind.GRADIENT):
+    value = flow.read(flow.canonical(path), flow.final)
+    kind = value.kind
+    if kind in (Kind.TENSOR, Kind.OUTPUT):
+        return _may_have_graph(value, flow.canonical(path))
+    if kind is Kind.GRADIENT:
         return True
     return kind is Kind.UNKNOWN and flow.module.torch is not None and _NO_TENSOR.search(path) is None
+
+
+def _may_have_graph(value: Value, path: str) -> bool:
+    """Whether there is a graph to cut: that of what was computed under ``no_grad`` is none.
+
+    The attributes that it was computed with besides are settings as a rule: ``rewards + self.gamma * values``.
+    """
+    return any(root.source is not Source.PLACE or root.key == path for root in value.reach)
 
 
 def _is_shown(flow: Flow, stmt: t.Stmt) -> bool:

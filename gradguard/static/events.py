@@ -55,6 +55,7 @@ class Loop(Remembers):
         turns_grad_off: a part of its body is under ``no_grad``.
         parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).
+        times: how many times it runs, where that is written as a number, or is that of a variable.
         over_files: whether each iteration reads a file of its own.
         recorded_in_vain: a module call, where a loop around has it train for some words, and only evaluate for others.
     """
@@ -82,6 +83,7 @@ class Loop(Remembers):
     turns_grad_off: bool = False
     parameters: Holdings = NOTHING_HELD
     may_be_volatile: Callable[[], bool] = field(default=lambda: False)
+    times: Callable[[], int | None] = field(default=lambda: None)
     over_files: Callable[[], bool] = field(default=lambda: False)
     recorded_in_vain: Forward | None = None
 
@@ -218,6 +220,19 @@ class Event:
     def is_in(self, block: Sequence[t.Stmt]) -> bool:
         """Whether it happens in a block of statements."""
         return t.is_in(self.site.node, block)
+
+    @property
+    def times(self) -> int | None:
+        """How many times it happens in all loops of its function, where numbers are written for all of that."""
+        if self.loop is None or self.is_in_loop_of_callee:
+            return None
+        total = 1
+        for loop in self.loop.around():
+            count = loop.times()
+            if count is None:
+                return None
+            total *= count
+        return total // self.period if self.period else total
 
     @property
     def is_in_loop_of_callee(self) -> bool:

@@ -51,6 +51,7 @@ class FlowNotes(Remembers):
     aliases_left: ClassVar[cached_property[dict[str, str]]] = cached_property(_table)
     emptied: ClassVar[cached_property[set[str]]] = cached_property(_names)
     detached: ClassVar[cached_property[set[str]]] = cached_property(_names)
+    marked: ClassVar[cached_property[set[str]]] = cached_property(_names)
     drained: ClassVar[cached_property[set[t.Comprehension]]] = cached_property(_names)
     rewritten: ClassVar[cached_property[dict[t.Call, t.Call]]] = cached_property(_table)
     as_assigned: ClassVar[cached_property[dict[t.Augment, t.Assign]]] = cached_property(_table)

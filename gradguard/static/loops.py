@@ -269,7 +269,7 @@ def _new_loop(flow: Flow, stmt: t.Repeat, state: State, iterable: Value | None) 
         over_samples=_goes_over_samples(flow, stmt, iterable), over_files=lambda: reads_files(flow, stmt),
         evaluates_by_name=evaluates_by_name(flow, stmt),
         parameters=NOTHING_HELD.union(*(v.holding(Held.PARAMETER) for v in state.env.values() if v.holds)),
-        may_be_volatile=lambda: volatile.may_be(flow),
+        may_be_volatile=lambda: volatile.may_be(flow), times=lambda: counts.times(flow, stmt.iterable),
     )  # fmt: skip
 
 

@@ -11,13 +11,14 @@ from gradguard.static.arguments import with_flags
 from gradguard.static.called import Called, last
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.known_by_methods import gives_numbers
 from gradguard.static.model import Forward, Function, Mode, Scope
 from gradguard.static.model_lookalikes import may_record_nothing
 from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
 from gradguard.static.paths import is_part
 from gradguard.static.places import assigned_at
-from gradguard.static.values import Held, Kind, Root, Source, Value, holding, union
+from gradguard.static.values import NUMBER, Held, Kind, Root, Source, Value, holding, union
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -48,7 +49,7 @@ def module_call(c: Called) -> Value | None:
     mode, c.state.mode = c.state.mode, modes.told(c)
     forward(c)
     note_tensors(c)
-    result = module_result(c)
+    result = NUMBER if gives_numbers(c) else module_result(c)
     c.state.mode = mode
     return result
 

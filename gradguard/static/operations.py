@@ -18,6 +18,7 @@ from gradguard.static.gate import SourceError
 from gradguard.static.lengthened import JOINING, note_joined
 from gradguard.static.names import is_of_gradient
 from gradguard.static.optimized import optimized
+from gradguard.static.places import is_used_as_module, kind_by_name
 from gradguard.static.signature import is_bounded, is_emptied
 from gradguard.static.values import (
     ARRAY,
@@ -231,8 +232,30 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
         return Value(kind=Kind.MODULE, ref=name.removesuffix(".from_pretrained") if learns else name)
     if tail in k.MODULE_FUNCTIONS and c.method != "from_config":
         known = c.first is not None and c.first.kind in (Kind.MODULE, Kind.FUNCTION)
-        return c.first if known else Value(kind=Kind.MODULE)
+        return c.first if known or _may_be_function(c, name) else Value(kind=Kind.MODULE)
     return None
+
+
+def _may_be_function(c: Called, name: str) -> bool:
+    """Whether nothing says that it is a module which is compiled: ``torch.jit.trace(getattr(answers, name), x)``.
+
+    A function has no parameters: of plain tensors it makes no graph.
+    """
+    given = c.node.args[0].value if c.node.args else None
+    if c.first is None or c.first.kind is not Kind.UNKNOWN or not name.startswith(("torch.jit.", "torch.compile")):
+        return False
+    path = t.path_of(given) if given is not None else None
+    if path is None or "." in path:
+        return isinstance(given, t.Lambda) or _is_picked(given)
+    if kind_by_name(c.flow, path) is Kind.MODULE or is_used_as_module(c.flow, path, None):
+        return False
+    made = c.flow.ref.assigned.get(path, [])
+    return path in c.flow.params or (bool(made) and all(map(_is_picked, made)))
+
+
+def _is_picked(made: t.Expr | None) -> bool:
+    """Whether an expression takes something by its name, which tells nothing of it: ``getattr(answers, name)``."""
+    return isinstance(made, t.Lambda) or (isinstance(made, t.Call) and t.path_of(made.func) == "getattr")
 
 
 def _listed_module(c: Called) -> Value:

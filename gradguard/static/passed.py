@@ -64,7 +64,10 @@ class Passed:
             if self._survey.is_called_by_many(name, near):
                 return set()
             found = self._arguments[key]
+            is_imported = not owner or name == owner  # a method is called by its name, whatever else has it
             for calls in self._callers(name, near, of_class=bool(owner)):
+                if is_imported and calls is not near and calls.means_another(name, near, self._survey.asked(near)):
+                    continue
                 found |= set(calls.classes(name, param, position, part, self._survey.asked(near)))
                 for passing in calls.passing(name, param, position) if depth < _MAX_PASSES else ():
                     found |= self._classes_of(
@@ -348,6 +351,24 @@ class _Calls(Remembers):
         cls = self.module.klass(owner) if owner and self.module is not None else None
         own = cls.method(ref.define.name) if cls is not None else None
         return own is not None and own.define is not ref.define
+
+    def means_another(self, name: str, near: _Calls, asked: Asked) -> bool:
+        """Whether what is called by a name here is imported from elsewhere: each program of several has an ``Agent``.
+
+        Args:
+            near: the file whose class or function is asked about.
+            asked: receives what that file asks with this.
+        """
+        from gradguard.static.classes import Class
+        from gradguard.static.functions import FunctionRef
+
+        module = self.module if self._calling(name) else None
+        value = module.resolve(name) if module is not None else None
+        ref = value.ref if value is not None else None
+        if not isinstance(ref, Class | FunctionRef) or ref.module.path in (near.path, None):
+            return False
+        asked.files.update(path for path in (self.path, ref.module.path) if path is not None)
+        return True
 
     def classes(self, name: str, param: str, position: int, part: str, asked: Asked) -> Iterator[Class | str]:
         """The classes of what is passed as ``param`` where ``name`` is called; of modules of torch, their names.

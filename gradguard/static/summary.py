@@ -140,6 +140,8 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
         elif _is_written_whole(path, writes) and all(store.path != path for store in flow.facts.stores[known:]):
             _note_carried(here, path, value)
         state.assign(path, value)
+    if callee.marked:
+        flow.marked.update(path for path in map(here.path, callee.marked) if path is not None)
     _reset(here)
     _note_given_back(here)
     if callee.gives_member is not None:
@@ -236,10 +238,18 @@ def _is_computed_anew(here: Translation, path: str) -> bool:
     return any(store.is_recurrent for store in rebinds)
 
 
+def _is_only_marked(here: Translation, path: str) -> bool:
+    """Whether the callee leaves the tensor at a path that was there, a leaf: ``self.mask.requires_grad = True``."""
+    stores = here.callee.facts.stores
+    return path in map(here.path, here.callee.marked) and all(here.path(store.path) != path for store in stores)
+
+
 def _note_carried(here: Translation, path: str, value: Value) -> None:
     """``slots.advance(memory)``: the callee does not see that what it is given came from what it replaces."""
     if path.endswith("[*]") and len(here.callee.words_put) > 1:
         return  # of a dict in a dict: which of its entries came from which is not told
+    if _is_only_marked(here, path):
+        return
     carried = any(r.source is Source.CARRIED and r.key[0] == path for r in value.roots if isinstance(r.key, tuple))
     is_collection = value.kind is Kind.CONTAINER and _is_computed_anew(here, path)
     if carried and (is_collection or value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -29,30 +29,41 @@ _BY_KEY = frozenset("setdefault pop get add discard remove".split())
 def tensor_keys(flow: Flow) -> list[TensorKey]:
     """Where a function does so, each dict with the first place for each key, one where it gets longer first."""
     stored = [(stmt, *each) for stmt in flow.ref.define.statements for each in _stored(stmt)]
+    looked_up = [(stmt, *each) for stmt in flow.ref.define.statements for each in _looked_up(stmt)]
     asked = [(call, *each) for call in flow.ref.calls for each in _asked(call)]
     found: dict[tuple[str, str], TensorKey] = {}
-    for places in (stored, asked):
+    for places, is_one in ((stored, makes_dict), (looked_up, _fills_itself), (asked, makes_dict)):
         for node, path, key in places:
             name = t.path_of(key) or ""
-            of = _tensor_of(flow, key) if (path, name) not in found and _is_dict(flow, path) else None
+            of = _tensor_of(flow, key) if (path, name) not in found and _is_made(flow, path, is_one) else None
             if of is not None:
-                found[path, name] = TensorKey(flow.site(node), path, flow.site(key), of or None, places is stored)
+                found[path, name] = TensorKey(flow.site(node), path, flow.site(key), of or None, places is not asked)
     return list(found.values())
 
 
 def _stored(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
-    """The collections that a statement puts something into, with its key: ``d[k] = x``, ``d[k].append(x)``."""
-    targets = stmt.targets if isinstance(stmt, t.Assign) else [stmt.target] if isinstance(stmt, t.Augment) else []
-    for target in targets:
+    """The collections that a statement puts something into, with its key: ``d[k] = x``, ``seen.add(k)``."""
+    for target in stmt.targets if isinstance(stmt, t.Assign) else ():
         if isinstance(target, t.Subscript):
             yield t.path_of(target.value) or "", target.index
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) else None
+    if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in ("add", "setdefault") and call.args:
+        yield t.path_of(func.value) or "", call.args[0].value
+
+
+def _looked_up(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
+    """The collection in which a statement looks for what it changes, with the key: ``d[k] += 1``, ``d[k].append(x)``.
+
+    What is not there makes a new entry where the collection itself has something for it; else it is a ``KeyError``.
+    """
+    if isinstance(stmt, t.Augment) and isinstance(stmt.target, t.Subscript):
+        yield t.path_of(stmt.target.value) or "", stmt.target.index
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     func = call.func if isinstance(call, t.Call) else None
     fills = isinstance(func, t.Attribute) and func.name in ("append", "extend", "add")
     if fills and isinstance(func, t.Attribute) and isinstance(func.value, t.Subscript):
         yield t.path_of(func.value.value) or "", func.value.index
-    if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in ("add", "setdefault") and call.args:
-        yield t.path_of(func.value) or "", call.args[0].value
 
 
 def _asked(call: t.Call) -> Iterator[tuple[str, t.Expr]]:
@@ -153,14 +164,14 @@ def _is_of_torch(flow: Flow, call: t.Call) -> bool:
     return called.kind is Kind.EXTERNAL and str(called.ref).startswith("torch.")
 
 
-def _is_dict(flow: Flow, path: str) -> bool:
-    """Whether all that a variable, or an attribute of the object, is ever bound to are dicts or sets."""
+def _is_made(flow: Flow, path: str, is_one: Callable[[t.Expr], bool]) -> bool:
+    """Whether all that a variable, or an attribute of the object, is ever bound to are such collections."""
     owner, name = flow.ref.owner, path.removeprefix("self.")
     if path.startswith("self.") and owner is not None and name.isidentifier():
         made = [value for _, value in owner.assigned(name)]
     else:
         made = flow.ref.assigned.get(path, [])
-    return bool(made) and all(map(makes_dict, made))
+    return bool(made) and all(map(is_one, made))
 
 
 def makes_dict(value: t.Expr) -> bool:
@@ -169,3 +180,8 @@ def makes_dict(value: t.Expr) -> bool:
         return value.name in _DICTS
     is_written = isinstance(value, t.Comprehension | t.Display) and value.kind in ("dict", "set")
     return is_written or isinstance(value, t.DictDisplay)
+
+
+def _fills_itself(value: t.Expr) -> bool:
+    """Whether an expression is a dict that makes an entry for what is looked up in it and is not there."""
+    return isinstance(value, t.Call) and (value.name == "Counter" or (value.name == "defaultdict" and bool(value.args)))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:[^\n(]*\([^)]*\)|[^\n]*)", re.M)
+_IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:[^\n(#]*\([^)]*\)|[^\n#]*)", re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

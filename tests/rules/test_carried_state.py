@@ -1672,3 +1672,86 @@ def test_a_state_that_is_begun_anew_once_in_a_pass_over_the_data(again: str) -> 
 )
 def test_a_state_that_is_begun_anew_or_cut_more_often(again: str) -> None:
     assert_clean(PASSES.format(again=again), CODE)
+
+
+MARKED = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.context = nn.Parameter(torch.zeros(4))
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.fc(x * self.context)
+
+        def reset(self):
+            self.context.data = self.context.data.detach() * 0
+            self.context.requires_grad = True
+
+    class Learner:
+        def __init__(self, args):
+            self.model = Net()
+            self.args = args
+
+        def run(self, batch, training):
+            self.model.reset()
+            total = 0.0
+            for x, y in batch:
+                loss = F.cross_entropy(self.model(x), y)
+                total += loss.item()
+                if training:
+                    loss.backward()
+            return total
+
+    class Trainer:
+        def __init__(self, learner: Learner, batches, optimizer):
+            self.learner, self.batches, self.optimizer = learner, batches, optimizer
+
+        def train(self, training=False):
+            for i, batch in enumerate(self.batches):
+                if training:
+                    self.optimizer.zero_grad()
+                self.learner.run(batch, training)
+                if training:
+                    self.optimizer.step()
+                    if i % 100 == 0:
+                        self.train(training=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("self.context.requires_grad = True", "self.context.requires_grad_()"),
+        ("self.context.requires_grad = True", "self.context.requires_grad_(True)"),
+        ("self.context.data.detach() * 0", "torch.zeros_like(self.context)"),
+        ("self.context.data = self.context.data.detach() * 0", "self.context.data.mul_(0)"),
+        ("self.context.data = self.context.data.detach() * 0", "self.context.data[:] = self.context.data * 0.5"),
+    ],
+)
+def test_a_parameter_that_is_marked_is_a_leaf(before: str, after: str) -> None:
+    assert_clean(MARKED.replace(before, after) if before else MARKED, CODE)
+
+
+@pytest.mark.parametrize("mark", ["", "self.state.requires_grad_()", "self.state.requires_grad = True"])
+def test_what_is_computed_of_itself_is_none_however_it_is_marked(mark: str) -> None:
+    snippet = f"""
+        class Memory:
+            def __init__(self, size):
+                self.cell = nn.GRUCell(size, size)
+                self.state = torch.zeros(1, size)
+
+            def advance(self, x):
+                self.state = self.cell(x, self.state)  # !
+                {mark}
+                return self.state
+
+        def train(memory: Memory, loader, optimizer):
+            for x, y in loader:
+                loss = F.mse_loss(memory.advance(x), y)
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                optimizer.step()
+    """
+    assert_flagged(snippet, CODE)

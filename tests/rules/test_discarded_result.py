@@ -86,3 +86,60 @@ def test_the_edit_works_in_place() -> None:
     assert finding.fix is not None
     assert [edit.text for edit in finding.fix.edits] == ["p.grad.clamp_"]
     assert not finding.fix.safe
+
+
+AGENT = """
+    class Agent:
+        def learn(self):
+            states, rewards, dones, following = self.memory.sample()
+            rewards, dones = torch.FloatTensor(rewards), torch.FloatTensor(dones)
+            with torch.no_grad():
+                values = self.target(following).max(1)[0]
+            expected = rewards + self.gamma ** self.n_step * (1 - dones) * values
+            expected.detach()
+            loss = F.mse_loss(self.net(states).max(1)[0], expected)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        (" ** self.n_step", ""),
+        ("self.gamma ** self.n_step * (1 - dones) * values", "values"),
+        ("expected = ", "expected = expected_values = "),
+        ("self.target(following).max(1)[0]", "self.value(following)"),
+    ],
+)
+def test_what_has_no_graph_keeps_none(before: str, after: str) -> None:
+    assert_clean(AGENT.replace(before, after), CODE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("with torch.no_grad():", "if True:"),
+        ("expected = rewards", "expected = self.net(states).min(1)[0] + rewards"),
+        ("expected.detach()", "expected = self.net(states)\n            expected.detach()"),
+    ],
+)
+def test_what_has_one_keeps_it(before: str, after: str) -> None:
+    assert_flagged(AGENT.replace(before, after).replace("expected.detach()", "expected.detach()  # !"), CODE)
+
+
+def test_a_state_of_the_object() -> None:
+    assert_flagged(
+        """
+    class Player(nn.Module):
+        def forget(self):
+            self.hidden.detach()  # !
+
+        def forward(self, x):
+            out, self.hidden = self.rnn(x, self.hidden)
+            return out
+    """,
+        CODE,
+    )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG505"
 
@@ -737,3 +737,56 @@ def test_a_helper_closes_its_own_figure_alone(second: str) -> None:
 )
 def test_figures_that_are_all_closed(first: str, second: str, end: str) -> None:
     assert_clean(TWO.format(first=first, second=second, end=end, mark=""), CODE)
+
+
+PLOTTED = """
+    import matplotlib.pyplot as plt
+
+    epochs = 500
+
+    def plot(epoch):
+        fig = plt.figure()  # !
+        fig.gca().plot(model(x).detach())
+        fig.savefig(f"{epoch}.png")
+
+    for epoch in range(epochs):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        if epoch % 50 == 9:
+            plot(epoch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("epoch % 50 == 9", "epoch % 25 == 0"),
+        ("epoch % 50 == 9", "not (epoch + 1) % 50"),
+        ("epochs = 500", "epochs = 5000\n    every = 500"),
+        ("range(epochs)", "range(500)"),
+        ("range(epochs)", "tqdm(range(epochs))"),
+    ],
+)
+def test_few_figures_as_numbers_say(before: str, after: str) -> None:
+    edits = [(before, after)] if before else []
+    edits += [("epoch % 50", "epoch % 500")] if "5000" in after else []
+    assert_clean(twin(PLOTTED, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("epoch % 50 == 9", "epoch % 5 == 0"),
+        ("epoch % 50 == 9", "True"),
+        ("epoch % 50 == 9", "epoch % every == 0"),
+        ("epochs = 500", "epochs = 50000"),
+        ("epochs = 500", "epochs = int(sys.argv[1])"),
+        ("epochs = 500", "epochs = 500\n    if full: epochs = 9000"),
+        ("range(epochs)", "itertools.count()"),
+    ],
+)
+def test_many_figures(before: str, after: str) -> None:
+    assert_flagged(PLOTTED.replace(before, after), CODE)

@@ -756,3 +756,36 @@ def test_what_another_method_goes_through_later(edits: dict[str, str]) -> None:
 )
 def test_what_nothing_goes_through_later(edits: dict[str, str]) -> None:
     assert_flagged(_kept(**edits, mark="  # !"), CODE)
+
+
+DRIVERS = """
+    class Critic:
+        def update(self, obs, targets):
+            for _ in range(self.rounds):
+                values = self.run_all(obs)
+                losses = []
+                for i in range(self.drivers):
+                    losses.append(((targets[i] - values[i]) ** 2).mean())
+                    self.optimizers[i].zero_grad()
+                    losses[i].backward(retain_graph=True)
+                    self.optimizers[i].step()
+            return losses[i].item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("losses[i].backward", "losses[-1].backward"),
+        ("values = self.run_all(obs)", "values = run_all(self.nets, obs)"),
+        ("losses = []", "losses = list()"),
+    ],
+)
+def test_losses_of_what_was_made_before_the_loop_carry_no_other_graphs(before: str, after: str) -> None:
+    assert_clean(DRIVERS.replace(before, after) if before else DRIVERS, CODE)
+
+
+def test_losses_of_what_each_iteration_makes() -> None:
+    made = DRIVERS.replace("values[i])", "self.run_one(obs[i]))").replace("values = self.run_all(obs)", "pass")
+    assert_flagged(made.replace("(retain_graph=True)", "(retain_graph=True)  # !"), CODE)

@@ -35,6 +35,15 @@ FLAGGED = {
         "    counts[label].append(value)  # !",
         made="counts = defaultdict(list)",
     ),
+    "a plain dict that gets an entry first": counting(
+        "for label in y:",
+        "    if label not in counts:",
+        "        counts[label] = []  # !",
+        "    counts[label].append(1)",
+    ),
+    "an order of its own": counting(
+        "for label in y:", "    counts[label] += 1  # !", made="counts = collections.defaultdict(int)"
+    ),
     "by position": counting("for i in range(len(y)):", "    counts[y[i]] = i  # !"),
     "by position, with a name": counting("for i in range(len(y)):", "    label = y[i]", "    counts[label] = i  # !"),
     "what was predicted": counting("pred = out.argmax(1)", "for p in pred:", "    counts[p] = 1  # !"),
@@ -68,6 +77,19 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what is looked up in a plain dict, which raises": counting(
+        "for label in y:", "    counts[label].append(1)", made="counts = {0: [], 1: []}"
+    ),
+    "a sum in a plain dict": counting("for label in y:", "    counts[label] += 1", made="counts = {0: 0, 1: 0}"),
+    "sets in a plain dict": counting(
+        "for label in y:", "    counts[label].add(1)", made="counts = {k: set() for k in KEYS}"
+    ),
+    "what is looked up in a dict of pairs": counting(
+        "for label in y:", "    counts[label].extend([1])", made="counts = dict(a=[], b=[])"
+    ),
+    "a defaultdict that makes nothing": counting(
+        "for label in y:", "    counts[label] += 1", made="counts = defaultdict()"
+    ),
     "numbers": counting("for label in y.tolist():", "    counts[label] = counts.get(label, 0) + 1"),
     "numbers of each": counting("for label in y:", "    counts[label.item()] = 1"),
     "made a number": counting("for label in y:", "    label = int(label)", "    counts[label] = 1"),
