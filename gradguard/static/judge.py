@@ -34,6 +34,7 @@ from gradguard.static.frozen_in_training import frozen_in_training
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.kept_contexts import kept_contexts
 from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
@@ -132,6 +133,7 @@ def judge(flow: Flow) -> None:
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:
         flow.facts.left_by_errors = lambda: list(left_by_errors(flow))
+    flow.facts.kept_contexts = lambda: list(kept_contexts(flow))
     flow.facts.kept_keys = lambda: list(kept_keys(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))
