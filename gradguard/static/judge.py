@@ -25,6 +25,7 @@ from gradguard.static.default_lists import default_lists
 from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
+from gradguard.static.emptied_at_end import is_emptied_at_end
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.exchanged_estimators import exchanged
@@ -352,7 +353,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = flow.facts.is_module_method or flow.facts.name == "forward" or _escapes(flow, store, carried)
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
     if not fresh and not store.used and store.form in COLLECTING:
-        store.used = cleared(flow, store)
+        store.used = cleared(flow, store) and not (store.freed and is_emptied_at_end(flow, store, loop))
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
 
