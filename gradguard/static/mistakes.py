@@ -744,11 +744,13 @@ class PutAway:
         site: the statement that does.
         path: the collection.
         installed: where the hooks are installed.
+        read: where the unpack hook reads it, and leaves it there.
     """
 
     site: Site
     path: str
     installed: Site
+    read: Site | None
 
 
 @dataclass(frozen=True, slots=True)
