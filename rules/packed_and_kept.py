@@ -30,8 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import sign
+from gradguard.static.mistakes import PutAway
 from gradguard.static.model import Function
 
 rule = Rule(
@@ -45,6 +46,10 @@ rule = Rule(
 )  # fmt: skip
 
 
+def _read(each: PutAway) -> tuple[Related, ...]:
+    return (each.read.related("it is read here, and stays"),) if each.read is not None else ()
+
+
 @rule.in_source
 def is_never_taken_out(function: Function) -> Iterator[Finding]:
     for each in function.put_away():
@@ -52,6 +57,6 @@ def is_never_taken_out(function: Function) -> Iterator[Finding]:
             each.site,
             f"`{each.path}` keeps what this pack hook puts away, of every step: nothing takes it out after the "
             "backward",
-            help="return the copy itself, or take it out when it is unpacked",
-            related=(each.installed.related("the hooks are installed here"),),
+            help=f"return the copy itself, or take it out when it is unpacked: `{each.path}.pop(...)`",
+            related=(*_read(each), each.installed.related("the hooks are installed here")),
         )

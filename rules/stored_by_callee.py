@@ -20,6 +20,9 @@ for x, y in loader:
 A cell of a table is followed by its name, too: `cell = self.cells[key]`, `cell[0] += value`. So is a method that an
 optimizer is given to run: `optimizer.step(self.closure)`.
 
+So is what is put off, `self.jobs.append(partial(fn, *args))`, until all is trained: `writer.flush()` behind the loop
+empties the list when it has everything in it.
+
 A method of an object whose class only the run knows (a callback, a meter from a registry) is read by its name, where
 few classes of the program have one that takes these arguments; a handler of an event, a step that a trainer is given,
 by what the calls in all files hand over. What the callee itself backpropagates is reported where it stores it (GG104).

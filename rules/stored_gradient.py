@@ -13,12 +13,13 @@ for x, y in loader:
 ```
 
 An optimizer that appends a copy of each gradient to its state (`self.state[p]["recent"].append(p.grad.clone())`) and
-looks only at the last few keeps all of them as well.
+looks only at the last few keeps all of them as well. So does whoever copies them to compare the last few:
+`self.seen[name].append(p.grad.clone())`, of which only `seen[-window:]` is read.
 
 **Instead**, store what is wanted of it: `model.fc.weight.grad.norm().item()`.
 
-**Not flagged.** A copy (`.grad.clone()`), which is kept on purpose, a norm or a mean; a list that is made or emptied
-in each step; a dict by parameter that is overwritten.
+**Not flagged.** A copy (`.grad.clone()`) of which more than the end is read: it is kept on purpose; a norm or a
+mean; a list that is made or emptied in each step; a dict by parameter that is overwritten.
 
 **References.** pytorch#92731 (the default of `set_to_none`).
 """
@@ -29,11 +30,14 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
-from gradguard.signs import TRAINS
+from gradguard.signs import TRAINS, sign
 from gradguard.static.model import Form, Function, Store
 from gradguard.static.values import Held
 
-rule = Rule("GG402", "stored-gradient", Severity.WARNING, TRAINS)
+_COPIES = sign(".grad", pattern=r"\.grad\b", own=True)
+_ADDS = sign(".append(", own=True)
+_READS_END = sign("[-")
+rule = Rule("GG402", "stored-gradient", Severity.WARNING, (*TRAINS, (_COPIES, _ADDS, _READS_END)))
 
 
 @rule.in_source
@@ -53,6 +57,18 @@ def stores(function: Function) -> Iterator[Finding]:
                 f"{store.place} gets one more gradient of each parameter in every step, and drops none",
                 help="keep the last few, `deque(maxlen=...)`, or delete the old ones: `del ...[:-n]`",
             )
+        elif _is_for_last_few(store):
+            yield rule.finding(
+                store.site,
+                f"{store.place} keeps a copy of every gradient of every step, and only the last of them are read",
+                help="use `collections.deque(maxlen=...)`, or drop the oldest when there are enough: `del ...[:-n]`",
+            )
+
+
+def _is_for_last_few(store: Store) -> bool:
+    """Whether it is a copy, in a list of which only the end is ever read: the older ones wait for nobody."""
+    is_added = store.inner is None and store.form is Form.APPEND and store.is_copied_gradient
+    return is_added and store.only_last_is_read() and store.is_of_training()
 
 
 def _is_in_its_state(store: Store) -> bool:

@@ -23,6 +23,9 @@ So does what only seems to be emptied: `self.terms = []` in a model binds its ow
 So does what a context manager takes out after its `yield`, where the block raises an error that a loop lets pass:
 `SCOPES.append(scope)`, `yield scope`, `SCOPES.pop()`. Put the `yield` into a `try`, the last into its `finally`.
 
+So does the `ctx` of an `autograd.Function`: `Quantize.calls.append(ctx)`. It is the node of the graph itself, which has
+the nodes below it, what was put on it, and before a backward what it has saved. Keep a number of it.
+
 ```python
 history = []
 for x, y in loader:
@@ -62,7 +65,9 @@ from gradguard.static import store_advice
 from gradguard.static.model import Form, Function, Store
 
 _MANAGER = sign("contextmanager", pattern=r"@[^\n]*contextmanager\b", own=True)
-rule = Rule("GG104", "stored-graph", Severity.ERROR, (*STORING, (_MANAGER,)))
+_OF_FUNCTION = sign("Function)", "autograd.Function", own=True)
+_ADDING = sign(".append", ".add(", ".insert(")
+rule = Rule("GG104", "stored-graph", Severity.ERROR, (*STORING, (_MANAGER,), (_OF_FUNCTION, _ADDING)))
 
 _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 
@@ -70,6 +75,7 @@ _FORMS = (Form.APPEND, Form.ITEM, Form.CONCATENATE, Form.IN_PLACE)
 @rule.in_source
 def stores(function: Function) -> Iterator[Finding]:
     yield from _left_by_errors(function)
+    yield from _contexts(function)
     for store in function.leaking_stores():
         if store.form in _FORMS and not store.is_average and not store.parameter:
             yield rule.finding(
@@ -91,6 +97,16 @@ def _left_by_errors(function: Function) -> Iterator[Finding]:
             help="put the `yield` into a `try`, and take it out in its `finally`",
             severity=Severity.WARNING,
             related=(left.raising.related("this error leaves the block, and a loop goes on after it"),),
+        )
+
+
+def _contexts(function: Function) -> Iterator[Finding]:
+    for kept in function.kept_contexts():
+        yield rule.finding(
+            kept.site,
+            f"`{kept.path}` keeps every `{kept.context}`, which is the node of the graph, and has those below it",
+            help=f"keep what is needed of `{kept.context}`, as a number, or only the last few",
+            severity=Severity.WARNING,
         )
 
 

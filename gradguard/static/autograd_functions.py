@@ -144,7 +144,7 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
         also = {n.id for x in stmt.targets for n in _named(x)}  # ctx.y = y = ...
         for target, value in t.pairs(stmt.targets, stmt.value):
             holder = target.value if isinstance(target, t.Subscript) else target  # ctx.cache["y"] = y
-            kept = (set(_held_by(flow, value)) | also) & outputs - later
+            kept = (set(held_by(flow, value)) | also) & outputs - later
             if _is_of(context, holder) and kept and not _is_dropped(flow, holder):
                 yield flow.site(stmt)
                 break
@@ -152,11 +152,11 @@ def _kept(flow: Flow, context: str, outputs: set[str]) -> Iterator[Site]:
         call = each.value if isinstance(each, t.Evaluate) else None
         func = call.func if isinstance(call, t.Call) else None
         if isinstance(call, t.Call) and isinstance(func, t.Attribute) and func.name in k.ADDING_METHODS:
-            added = {name for arg in call.args for name in _held_by(flow, arg.value)}
+            added = {name for arg in call.args for name in held_by(flow, arg.value)}
             if _is_of(context, func.value) and added & outputs and not _is_dropped(flow, func.value):
                 yield flow.site(each)
         elif isinstance(call, t.Call) and (attribute := _set_by(call)) is not None:
-            held = set(_held_by(flow, call.args[2].value)) & outputs
+            held = set(held_by(flow, call.args[2].value)) & outputs
             if _is_of(context, attribute) and held and not _is_dropped(flow, attribute):
                 yield flow.site(each)
 
@@ -175,14 +175,14 @@ def _is_of(context: str, holder: t.Expr) -> bool:
     return isinstance(holder, t.Attribute) and t.path_of(holder.value) == context
 
 
-def _held_by(flow: Flow, value: t.Expr) -> Iterator[str]:
+def held_by(flow: Flow, value: t.Expr) -> Iterator[str]:
     """The names of what a value is, or has in it: ``(x, y)``, ``{"y": y}``, ``dict(y=y)``, ``Saved(x, y)``."""
     value = _viewed(value)
     if isinstance(value, t.Name):
         yield value.id
         return
     for item in _items_of(flow, value):
-        yield from _held_by(flow, item)
+        yield from held_by(flow, item)
 
 
 def _viewed(value: t.Expr) -> t.Expr:

@@ -383,6 +383,8 @@ def closing_over(flow: Flow, function: Value, define: t.Define, state: State) ->
         own = {p.name for p in define.params}
         names = {n.id for n in define.nodes if isinstance(n, t.Name)} - own
         held += [known for name in sorted(names) if (known := state.env.get(name)) is not None]
+        given = (p.name for p in flow.ref.define.params if p.star and p.name in names - flow.ref.names[0])
+        held += [known._replace(kind=Kind.OUTPUT) for name in given if (known := state.env.get(name)) is not None]
     graphs = [value for value in held if value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN, Kind.FUNCTION)]
     roots = frozenset(r for value in graphs for r in value.roots if r.source is not Source.LEAF)
     return function._replace(roots=roots) if roots else function

@@ -25,6 +25,7 @@ from gradguard.static.default_lists import default_lists
 from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
+from gradguard.static.emptied_at_end import is_emptied_at_end
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.exchanged_estimators import exchanged
@@ -34,6 +35,7 @@ from gradguard.static.frozen_in_training import frozen_in_training
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.kept_contexts import kept_contexts
 from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
 from gradguard.static.left_by_errors import left_by_errors
@@ -143,6 +145,7 @@ def judge(flow: Flow) -> None:
     flow.facts.trained_averages = lambda: list(trained_averages(flow))
     if flow.ref.define.is_generator and flow.ref.define.decorators:
         flow.facts.left_by_errors = lambda: list(left_by_errors(flow))
+    flow.facts.kept_contexts = lambda: list(kept_contexts(flow))
     flow.facts.kept_keys = lambda: list(kept_keys(flow))
     flow.facts.live_advantages = lambda: list(live_advantages(flow))
     flow.facts.live_states = lambda: list(live_states(flow))
@@ -369,7 +372,7 @@ def _judge_in_loop(flow: Flow, store: Store, loop: Loop, fresh: bool) -> None:
         store.used = flow.facts.is_module_method or flow.facts.name == "forward" or _escapes(flow, store, carried)
         store.waits = store.used and flow.facts.name != "forward"  # its loops are over layers
     if not fresh and not store.used and store.form in COLLECTING:
-        store.used = cleared(flow, store)
+        store.used = cleared(flow, store) and not (store.freed and is_emptied_at_end(flow, store, loop))
     trains = [a for a in loop.around() if a.needs_gradients and (c := flow.carries.get((store.path, a))) and c.grows]
     store.outlives_step = bool(trains) and not store.used and _sees_every_backward(flow)
 

@@ -182,6 +182,28 @@ NUMBER_PREFIXES = (
     "numpy.", "math.", "sklearn.", "scipy.", "pandas.", "random.", "time.", "os.", "json.", "yaml.", "tomllib.", "cv2.",
 )  # fmt: skip
 NUMERIC_PACKAGES = frozenset("numpy scipy sympy casadi numba pandas sklearn statsmodels matplotlib seaborn".split())
+# What calls them gives a tensor first: not a number, a size or a text.
+GIVEN_TENSORS = (
+    DIFFERENTIABLE_METHODS - frozenset(
+        "add sub subtract mul multiply div divide true_divide pow float_power remainder polygamma xlogy".split()
+    )
+) | frozenset(
+    "cdist pdist pairwise_distance cosine_similarity argmax argmin argsort argwhere nonzero count_nonzero unique "
+    "unique_consecutive bincount searchsorted isnan isinf isfinite zeros_like ones_like rand_like randn_like "
+    "empty_like full_like one_hot block_diag trapz trapezoid histc std_mean var_mean cartesian_prod "
+    "combinations numel multinomial bernoulli poisson is_complex is_floating_point logical_not svd eig eigh eigvals "
+    "eigvalsh inv solve lstsq matrix_norm vector_norm matrix_rank pinv fft fft2 fftn ifft ifft2 ifftn rfft rfft2 rfftn "
+    "irfft irfft2 irfftn fftshift ifftshift normalize interpolate pad grid_sample affine_grid cross_entropy mse_loss "
+    "l1_loss nll_loss kl_div smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits embedding "
+    "linear conv1d conv2d conv3d avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d adaptive_avg_pool1d "
+    "adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d gelu elu silu leaky_relu dropout logsigmoid".split()
+)  # fmt: skip
+# Functions of these are meant.
+TENSOR_NAMESPACES = frozenset(("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special"))
+# Of these the second is a tensor as well.
+GIVEN_TWO_TENSORS = frozenset(
+    "cdist matmul mm bmm mv dot inner outer kron pairwise_distance cosine_similarity cross".split()
+)
 # torch functions whose result has no graph (or is fresh data).
 BREAKING_FUNCTIONS = frozenset(
     "detach argmax argmin argsort eq ne lt le gt ge equal allclose isclose isnan isinf isfinite any all nonzero "

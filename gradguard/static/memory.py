@@ -11,8 +11,11 @@ from gradguard.static import knowledge as k
 from gradguard.static import places
 from gradguard.static import tree as t
 from gradguard.static.clearing import AT_START
+from gradguard.static.functions_called import calls_of
+from gradguard.static.guards import guards
 from gradguard.static.kept_by_filter import letting_pass
 from gradguard.static.last_few import only_last_is_read
+from gradguard.static.last_few_of_each import only_last_of_each_is_read
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
 from gradguard.static.own_methods import methods_of
@@ -42,8 +45,23 @@ def judge_memory(flow: Flow, store: Store) -> None:
         before = store.growth
         store.growth = cache(lambda: _growth(flow, store, before()))
     if store.inner is None and store.form is Form.APPEND:
-        store.only_last_is_read = cache(lambda: only_last_is_read(flow, store))
+        store.only_last_is_read = cache(
+            lambda: only_last_is_read(flow, store) or only_last_of_each_is_read(flow, store)
+        )
+        store.is_of_training = cache(lambda: _is_run_by_training(flow, store))
         store.never_reset = cache(lambda: _never_reset(flow, store))
+
+
+def _is_run_by_training(flow: Flow, store: Store) -> bool:
+    """Whether it is where a training computes gradients, or in what is called there each time."""
+    if flow.facts.backwards:
+        return True
+    for caller, call in calls_of(flow):
+        loops = (loop for loop in caller.facts.loops if call in loop.nodes)
+        trains = bool(caller.facts.backwards) or any(loop.trains for loop in loops)
+        if trains and not list(guards(caller.ref.define.body, call)):
+            return True
+    return False
 
 
 def _never_reset(flow: Flow, store: Store) -> str | None:

@@ -811,6 +811,21 @@ class LeftByError:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptContext:
+    """The context of every call of an ``autograd.Function`` is put into a collection that nothing empties.
+
+    Args:
+        site: the statement that does.
+        path: the collection.
+        context: the variable.
+    """
+
+    site: Site
+    path: str
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeptKey:
     """An entry of a ``WeakKeyDictionary`` whose value has its key.
 
@@ -882,11 +897,13 @@ class PutAway:
         site: the statement that does.
         path: the collection.
         installed: where the hooks are installed.
+        read: where the unpack hook reads it, and leaves it there.
     """
 
     site: Site
     path: str
     installed: Site
+    read: Site | None
 
 
 @dataclass(frozen=True, slots=True)

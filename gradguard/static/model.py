@@ -45,6 +45,7 @@ from gradguard.static.mistakes import (
     EvaluatedAgain,
     Exchanged,
     FrozenInTraining,
+    KeptContext,
     KeptKey,
     LeftByError,
     LeftOnStack,
@@ -161,6 +162,7 @@ class Function:
         broken_ties: what replaces one of two modules that it has given one weight (reads other files).
         live_states: the states of models that it keeps without a copy until they are loaded.
         kept_keys: the entries under weak keys whose values have their keys (reads other files).
+        kept_contexts: of an ``autograd.Function``: where the context of every call is kept (reads other files).
         left_by_errors: what a context manager leaves in a collection where its block raises (reads other files).
         live_advantages: the factors of a policy's loss that have the graph of a value.
         live_multipliers: the factors in the loss of a multiplier that the same backward trains against it.
@@ -250,6 +252,7 @@ class Function:
     broken_ties: Callable[[], list[BrokenTie]] = field(default=list, repr=False)
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
     kept_keys: Callable[[], list[KeptKey]] = field(default=list, repr=False)
+    kept_contexts: Callable[[], list[KeptContext]] = field(default=list, repr=False)
     left_by_errors: Callable[[], list[LeftByError]] = field(default=list, repr=False)
     live_advantages: Callable[[], list[LiveAdvantage]] = field(default=list, repr=False)
     live_multipliers: Callable[[], list[LiveMultiplied]] = field(default=list, repr=False)

@@ -10,7 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
 from gradguard.static.mistakes import PutAway
-from gradguard.static.model import Scope
+from gradguard.static.model import Call, Scope, Site
 from gradguard.static.never_emptied import is_never_emptied
 
 if TYPE_CHECKING:
@@ -30,7 +30,17 @@ def put_away(flow: Flow) -> Iterator[PutAway]:
         read = flow.project.flow(pack) if isinstance(pack, FunctionRef) and pack.define.params else None
         for stmt, path in _stored(read) if read is not None else ():
             if read is not None and _lasts(read, path) and flow.project.survey.mentions(_BACKWARD, flow.module):
-                yield PutAway(read.site(stmt), path, call.site)
+                yield PutAway(read.site(stmt), path, call.site, _read_back(flow, call, path))
+
+
+def _read_back(flow: Flow, call: Call, path: str) -> Site | None:
+    """Where the unpack hook takes it by its key, of the same object or file: ``self.kept[key]``."""
+    unpack = call.given[1][1].ref if len(call.given) > 1 else None
+    read = flow.project.flow(unpack) if isinstance(unpack, FunctionRef) else None
+    for node in read.ref.define.nodes if read is not None else ():
+        if read is not None and isinstance(node, t.Subscript) and t.path_of(node.value) == path:
+            return read.site(node)
+    return None
 
 
 def _stored(pack: Flow) -> Iterator[tuple[t.Stmt, str]]:

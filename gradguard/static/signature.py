@@ -112,10 +112,10 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
         array: t.Expr | None = None
         if isinstance(node, t.Subscript) and isinstance(node.index, t.Slice) and node.index.dimensions > 1:
             array = node.value
+        elif isinstance(node, t.Call) and _is_of_tensors(node.func, module):
+            yield from _given_as_tensors(node)
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in _OF_ARRAYS:
             array = node.func.value
-        elif isinstance(node, t.Call) and node.args and _is_of_tensors(node.func, module):
-            array = node.args[0].value
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name in _BY_DIMENSION:
             told = [arg for arg in node.args if arg.keyword != "keepdim"]
             by_number = [arg for arg in told if arg.keyword in (None, "dim") and _is_number(arg.value)]
@@ -140,9 +140,18 @@ def _is_of_tensors(func: t.Expr, module: Module) -> bool:
     if isinstance(func, t.Name):
         layer = module.value_of(func)
         return layer.kind is Kind.MODULE and isinstance(layer.ref, str) and layer.ref.startswith("torch.nn.")
-    if not isinstance(func, t.Attribute) or func.name not in k.DIFFERENTIABLE_METHODS:
+    if not isinstance(func, t.Attribute) or func.name not in k.GIVEN_TENSORS:
         return False
-    return module.value_of(func).ref == f"torch.{func.name}"
+    ref = module.value_of(func).ref
+    return isinstance(ref, str) and ref.endswith(f".{func.name}") and ref[: -len(func.name) - 1] in k.TENSOR_NAMESPACES
+
+
+def _given_as_tensors(call: t.Call) -> Iterator[str]:
+    """The variables that a function of tensors is given where it takes them: the first argument, of some the second."""
+    takes_two = isinstance(call.func, t.Attribute) and call.func.name in k.GIVEN_TWO_TENSORS
+    for arg in call.args[: 2 if takes_two else 1]:
+        if arg.keyword is None and not arg.star and isinstance(arg.value, t.Name):
+            yield arg.value.id
 
 
 def _is_number(expr: t.Expr) -> bool:

@@ -180,6 +180,7 @@ class Store(Event):
         is_key: it is a key itself.
         is_buffer: it updates a registered buffer of a module.
         gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
+        is_of_training: whether a training comes to it each time that it computes gradients (reads files).
         only_last_is_read: whether nothing reads more than the newest of the list that it is added to (reads files).
         never_reset: the method of the object that is to empty the list, where nothing calls it (reads other files).
         is_asked_for: a flag has it stored, and every call that sets it so records no graph (reads other files).
@@ -233,6 +234,7 @@ class Store(Event):
     is_buffer: bool = False
     gets_graphs: Callable[[], bool] = field(default=surely, repr=False)
     only_last_is_read: Callable[[], bool] = field(default=lambda: False, repr=False)
+    is_of_training: Callable[[], bool] = field(default=lambda: False, repr=False)
     never_reset: Callable[[], str | None] = field(default=lambda: None, repr=False)
     whole_is_kept: bool = False
 

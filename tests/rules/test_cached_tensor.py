@@ -68,6 +68,38 @@ FLAGGED = {
         def distances(points, power):
             return torch.cdist(points, points) ** power, torch.sqrt(points)
     """,
+    "functions of torch that take nothing else": """
+        import functools
+        import torch.nn.functional as F
+        from functools import lru_cache
+
+        @lru_cache(maxsize=None)  # !
+        def neighbours(cloud, k):
+            b, n, _ = cloud.shape
+            found = torch.cdist(cloud, cloud).topk(k + 1, largest=False).indices
+            return found + torch.arange(b).view(b, 1, 1) * n
+
+        @functools.cache  # !
+        def spectrum(signal):
+            return torch.fft.rfft(signal).abs()
+
+        @functools.cache  # !
+        def whitening(covariance):
+            values, vectors = torch.linalg.eigh(covariance)
+            return vectors / values.sqrt()
+
+        @functools.cache  # !
+        def hot(classes, n):
+            return F.one_hot(classes, n).float()
+
+        @functools.cache  # !
+        def between(rows, columns=None):
+            return torch.cdist(torch.eye(3), columns)
+
+        @functools.cache  # !
+        def starts(offsets):
+            return torch.nonzero(offsets)
+    """,
     "an item of what a tensor is made": """
         import functools
 
@@ -254,6 +286,36 @@ CLEAN = {
         def grid(shape, n, points):
             table = torch.zeros(n) + torch.full(shape, shape[0])
             return table + torch.cdist(torch.tensor(points), torch.arange(n))
+    """,
+    "functions of torch that take numbers as well": """
+        import functools
+        import torch.nn.functional as F
+
+        @functools.cache
+        def slopes(base, heads):
+            return torch.pow(base, torch.arange(1, heads + 1)), torch.mul(base, torch.ones(heads))
+
+        @functools.cache
+        def halves(rate, scale, n):
+            return torch.add(rate, torch.ones(n)), torch.sub(scale, torch.ones(n)), torch.div(rate, torch.ones(n))
+
+        @functools.cache
+        def seconds(length, width):
+            shape = torch.ones(length, width)
+            return torch.searchsorted(torch.arange(9), length), F.pad(shape, (0, width)), torch.topk(shape, width)
+
+        @functools.cache
+        def frequencies(bands, rate):
+            return 2.0 ** torch.arange(bands), torch.fft.fftfreq(bands, rate), torch.linspace(0, rate, bands)
+
+        @functools.cache
+        def turned(points, size):
+            points = torch.tensor(points)
+            return torch.cdist(points, points), F.interpolate(torch.ones(1, 1, 4), size)
+
+        @functools.cache
+        def of_names(cdist, pad, path):
+            return cdist.fft(path), pad.one_hot(path), torch.load(path), torch.nn.init.eye_(torch.ones(pad, pad))
     """,
     "a number is given": twin(FLAGGED["a tensor is given"], ("lengths.max()", "lengths.max().item()")),
     "a size is given": twin(FLAGGED["a tensor is given"], ("lengths.max()", "x.shape[1]")),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, source, twin
 
 CODE = "GG415"
 
@@ -178,3 +178,20 @@ def test_several_files(tmp_path: Path) -> None:
     (tmp_path / "twin").mkdir()
     files["main.py"] += "        stash.kept.clear()\n"
     assert lines_in_files(tmp_path / "twin", files, CODE) == []
+
+
+@pytest.mark.parametrize(
+    ("snippet", "reads"),
+    [
+        (STASH, "copied, device = self.kept[key]"),
+        (COUNTED, "return self.kept[key].cuda()"),
+        (STASH.replace("copied, device = self.kept[key]", "copied, device = find(self, key)"), None),
+    ],
+)
+def test_where_it_stays(snippet: str, reads: str | None) -> None:
+    """The line of the unpack hook is shown, where an edit may be made as well."""
+    text = source(snippet).splitlines()
+    (found,) = findings(snippet, CODE)
+    read = [each.line for each in found.related if "stays" in each.message]
+    assert [text[line - 1].strip() for line in read] == ([reads] if reads is not None else [])
+    assert any("installed" in each.message for each in found.related)
