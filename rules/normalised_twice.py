@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import TRAINING, sign
+from gradguard.signs import FORWARD, TRAINING, sign
 from gradguard.static.model import Function
 
 _LOSS = sign(
@@ -51,8 +51,22 @@ _LOSS = sign(
 _MADE = sign("CrossEntropyLoss", "NLLLoss", "BCEWithLogitsLoss", "KLDivLoss", "CTCLoss")
 _CALLS = sign("criterion", "loss", "Loss", "entropy", "crit", pattern=r"\b\w*(?:[Ll]oss|crit|entropy)\w*\(", own=True)
 _BACKWARD = sign("backward(", pattern=r"backward\(", own=True)
+# A loss of one's own, which others train with.
+_LOSS_CLASS = sign("Loss", "Criterion", pattern=r"(?m:^)[ \t]*class\s+\w*(?:Loss|Criterion)\w*\s*\(")
+_NORMALISES = sign("softmax(", "sigmoid(", pattern=r"\b(?:softmax|sigmoid)\(", own=True)
 
-rule = Rule("GG247", "normalised-twice", Severity.WARNING, ((_BACKWARD,), (_LOSS, TRAINING), (_MADE, _CALLS, TRAINING)))
+rule = Rule(
+    "GG247",
+    "normalised-twice",
+    Severity.WARNING,
+    (
+        (_BACKWARD,),
+        (_LOSS, TRAINING),
+        (_MADE, _CALLS, TRAINING),
+        (_LOSS_CLASS, FORWARD, _NORMALISES, _LOSS),
+        (_LOSS_CLASS, FORWARD, _NORMALISES, _MADE),
+    ),
+)
 
 _NAMES = {
     "cross_entropy": "cross entropy", "bce": "binary cross entropy with logits",

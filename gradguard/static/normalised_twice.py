@@ -16,6 +16,7 @@ from gradguard.static.reaching import bound_at, levels_of
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
+    from gradguard.static.classes import Class
     from gradguard.static.flow import Flow
 
 _LOSSES = {
@@ -32,6 +33,7 @@ _WRONG = {
 }
 _PACKAGES = ("torch", "torch.nn", "torch.nn.functional", "torch.nn.modules.loss")
 _MAY_BE_LOSS = re.compile(r"loss|crit|entropy|objective|(?:^|_|\.)(?:ce|bce|nll|kl|kld|ctc)(?:$|_|\d)", re.I)
+_LOSS_CLASS = re.compile("Loss|Criterion")
 _MAX_CALLS = 2
 
 
@@ -108,8 +110,14 @@ def _is_backpropagated(ref: FunctionRef, call: t.Call, depth: int) -> bool:
         return False
     if ref.define.name == "training_step" and ref.owner is not None and ref.owner.framework_methods:
         return True
+    if ref.define.name == "forward" and ref.owner is not None and _is_loss(ref.owner):
+        return True  # others train with it, wherever they are
     found = ((place, each) for place, each in callers(ref) if place.ref is not None)
     return any(place.ref is not None and _is_backpropagated(place.ref, each, depth + 1) for place, each in found)
+
+
+def _is_loss(owner: Class) -> bool:
+    return owner.is_module and _LOSS_CLASS.search(owner.name) is not None
 
 
 def _is_attack(ref: FunctionRef) -> bool:

@@ -440,3 +440,53 @@ def second(model, criterion, x, y, depth):
     first(model, criterion, x, y, depth)
 """
     assert_clean(snippet, CODE)
+
+
+LOSS_CLASS = """
+class DistillationLoss(nn.Module):
+    def __init__(self, temperature):
+        super().__init__()
+        self.temperature = temperature
+        self.kl = nn.KLDivLoss(reduction="batchmean")
+
+    def forward(self, student, teacher, labels):
+        t = self.temperature
+        ours = F.softmax(student / t, dim=-1)
+        theirs = F.softmax(teacher / t, dim=-1)
+        soft = self.kl(ours, theirs) * t * t  # !
+        return soft + F.cross_entropy(student, labels), soft.item()
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("", ""),
+        ("self.kl(ours, theirs)", "F.kl_div(ours, theirs, reduction='batchmean')"),
+        ("self.kl(ours, theirs)", "F.nll_loss(ours, labels)"),
+        ("DistillationLoss", "KDCriterion"),
+        ("self.kl(ours, theirs)", "F.cross_entropy(ours, labels)"),
+    ],
+)
+def test_a_loss_of_ones_own_is_for_training(edit: tuple[str, str]) -> None:
+    assert_flagged(LOSS_CLASS.replace(*edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("ours = F.softmax", "ours = F.log_softmax"),
+        ("self.kl(ours, theirs)", "self.kl(ours.log(), theirs)"),
+        ("self.kl(ours, theirs)", "self.kl(torch.log(ours + 1e-8), theirs)"),
+        ("self.kl(ours, theirs)", "F.cross_entropy(student, theirs)"),
+        ("self.kl(ours, theirs)", "F.mse_loss(ours, theirs)"),
+        ("DistillationLoss(nn.Module)", "Agreement(nn.Module)"),  # it may be a metric
+        ("DistillationLoss(nn.Module)", "DistillationLoss"),
+        ("return soft + F.cross_entropy(student, labels), soft.item()", "return soft.item()"),
+        ("return soft + F", "return F"),
+        ("def forward", "def distance"),
+    ],
+)  # fmt: skip
+def test_look_alikes_of_a_loss_of_ones_own(edit: tuple[str, str]) -> None:
+    assert edit[0] in LOSS_CLASS
+    assert_clean(LOSS_CLASS.replace(*edit), CODE)
