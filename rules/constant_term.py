@@ -71,6 +71,8 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
 def _told(constant: Constant, spread: Related) -> Finding:
     term, copied = constant.term, constant.copied
     how, there, instead = _HOW[constant.how]
+    if constant.is_given and not constant.is_weighed:  # the function that makes it is wrong, whoever calls it
+        term, copied, there = copied, term, "this term of a loss is such a number"
     return rule.finding(
         term,
         f"nothing is trained by `{one_line(term.code)}`: it is a number, {how}, and has no gradient",

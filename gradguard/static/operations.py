@@ -254,7 +254,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         plain = constant_terms.numbers_of(plain, c.arguments[:1], c.flow.site(c.node)) if copies else plain
-        return leaf if requires_grad else plain
+        return constant_terms.as_leaf(leaf, plain) if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
         # Whatever it is given: it is a leaf then, with no history.

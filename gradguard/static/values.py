@@ -268,7 +268,7 @@ def whole(value: Value) -> Holdings:
     return known.union(Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
 
 
-_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED, Held.SLOPE))
+_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED, Held.REBUILT, Held.SLOPE))
 
 
 def computed(value: Value) -> Value:
