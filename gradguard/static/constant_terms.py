@@ -13,7 +13,7 @@ from gradguard.static.made_leaves import is_begun_with_leaf, is_wanted
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
 from gradguard.static.unrecorded import Copied, Severed, Term, innermost, is_setting, possible_in, recorded_in
-from gradguard.static.values import NUMBER, Held, Holding, Kind, Root, Source, Value, node_within
+from gradguard.static.values import NUMBER, Held, Holding, Holdings, Kind, Root, Source, Value, iterated, node_within
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -29,7 +29,10 @@ def number_of(value: Value, site: Site) -> Value:
     if _has_graph(value):
         return NUMBER._replace(ref=Copied(site, value.roots))
     possible = possible_in(value)
-    return NUMBER._replace(ref=Copied(site, possible, is_doubtful=True)) if possible else NUMBER
+    if possible:
+        return NUMBER._replace(ref=Copied(site, possible, is_doubtful=True))
+    asked = recorded_in(value) & value.roots
+    return NUMBER._replace(holds=frozenset((Holding(Held.REBUILT, Copied(site, asked)),))) if asked else NUMBER
 
 
 def numbers_of(made: Value, given: Sequence[Value], site: Site) -> Value:
@@ -37,7 +40,15 @@ def numbers_of(made: Value, given: Sequence[Value], site: Site) -> Value:
     copied = frozenset(Holding(Held.COPIED, Copied(site, value.roots)) for value in given if _has_graph(value))
     asked = (numbers for value in given if not _has_graph(value) for numbers in _asked_of(value, site))
     held = copied.union(Holding(Held.REBUILT, numbers) for numbers in asked)
+    held = held.union(*map(_of_elements, given))
     return made._replace(holds=made.holds | held) if held else made
+
+
+def _of_elements(value: Value) -> Holdings:
+    """What is known of numbers that are copied already: ``torch.tensor([loss.item() for loss in losses])``."""
+    each = iterated(value) if value.kind is Kind.CONTAINER or value.parts else value
+    known = each.holding(Held.COPIED, Held.REBUILT)
+    return known | {Holding(Held.COPIED, each.ref)} if isinstance(each.ref, Copied) else known
 
 
 def _asked_of(value: Value, site: Site) -> Iterator[Copied]:
