@@ -71,13 +71,15 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
 def _told(constant: Constant, spread: Related) -> Finding:
     term, copied = constant.term, constant.copied
     how, there, instead = _HOW[constant.how]
-    if constant.is_given and not constant.is_weighed:  # the function that makes it is wrong, whoever calls it
+    is_given = constant.is_given and not constant.is_weighed
+    fix = None if is_given else without_item(term)
+    if is_given:  # the function that makes it is wrong, whoever calls it
         term, copied, there = copied, term, "this term of a loss is such a number"
     return rule.finding(
         term,
         f"nothing is trained by `{one_line(term.code)}`: it is a number, {how}, and has no gradient",
         help=instead,
-        fix=without_item(term),
+        fix=fix,
         related=(*(() if copied.line == term.line else (copied.related(there),)), spread),
     )
 
@@ -87,6 +89,11 @@ _HOW = {
         "copied out of its graph",
         "it is copied here",
         "add the tensor itself (`torch.stack` joins a list of them with their graphs)",
+    ),
+    Severed.ARRAY: (
+        "handed to NumPy, which records no graph",
+        "its graph ends here",
+        "compute the term with torch, of the tensors themselves",
     ),
     Severed.NO_GRAD: (
         "computed without a graph, under `no_grad`",

@@ -13,10 +13,23 @@ from gradguard.static.made_leaves import is_begun_with_leaf, is_wanted
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
 from gradguard.static.unrecorded import Copied, Severed, Term, innermost, is_setting, possible_in, recorded_in
-from gradguard.static.values import NUMBER, Held, Holding, Holdings, Kind, Root, Source, Value, iterated, node_within
+from gradguard.static.values import (
+    NOTHING_HELD,
+    NUMBER,
+    Held,
+    Holding,
+    Holdings,
+    Kind,
+    Root,
+    Source,
+    Value,
+    iterated,
+    node_within,
+)
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.state import State
 
 
 _Terms = Sequence[tuple[t.Expr, Value]]
@@ -24,15 +37,36 @@ _LINEAR = frozenset("+ - * /".split())
 _NUMBERS = ("item", "tolist")
 
 
-def number_of(value: Value, site: Site) -> Value:
+def number_of(value: Value, site: Site, how: Severed = Severed.COPIED) -> Value:
     """What ``value.item()`` gives."""
     if _has_graph(value):
-        return NUMBER._replace(ref=Copied(site, value.roots))
+        return NUMBER._replace(ref=Copied(site, value.roots, how))
     possible = possible_in(value)
     if possible:
-        return NUMBER._replace(ref=Copied(site, possible, is_doubtful=True))
+        return NUMBER._replace(ref=Copied(site, possible, how, is_doubtful=True))
     asked = recorded_in(value) & value.roots
-    return NUMBER._replace(holds=frozenset((Holding(Held.REBUILT, Copied(site, asked)),))) if asked else NUMBER
+    return NUMBER._replace(holds=frozenset((Holding(Held.REBUILT, Copied(site, asked, how)),))) if asked else NUMBER
+
+
+def array_of(flow: Flow, call: t.Call, array: Value, state: State) -> Value:
+    """What ``output.detach().cpu().numpy()`` gives: the numbers of ``output``, which NumPy computes with."""
+    path, detaches = call.func, False
+    while isinstance(path, t.Attribute | t.Call):
+        detaches |= isinstance(path, t.Call) and path.name == "detach"
+        if isinstance(path, t.Attribute) and detaches and t.path_of(path.value) is not None:
+            path = path.value
+            break
+        path = path.func if isinstance(path, t.Call) else path.value
+    if not detaches or t.path_of(path) is None:
+        return array
+    numbers = number_of(flow.value(path, state), flow.site(call), Severed.ARRAY)
+    return with_numbers(array, [numbers])
+
+
+def with_numbers(result: Value, given: Sequence[Value]) -> Value:
+    """What is computed of numbers, and is told of as they are."""
+    known = NOTHING_HELD.union(*map(_of_elements, given))
+    return result._replace(holds=result.holds | known) if known else result
 
 
 def numbers_of(made: Value, given: Sequence[Value], site: Site) -> Value:
@@ -87,7 +121,9 @@ def is_nought(expr: t.Expr) -> bool:
 def of_numbers(operator: str, values: Sequence[Value]) -> Value:
     """What an operation on numbers gives."""
     copied = (value for value in values if isinstance(value.ref, Copied))
-    return next(copied, NUMBER)._replace(parts=()) if operator in _LINEAR else NUMBER
+    if operator not in _LINEAR:
+        return with_numbers(NUMBER, [value._replace(ref=None) for value in values if value.holds])
+    return with_numbers(next(copied, NUMBER)._replace(parts=()), values)
 
 
 def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Value:

@@ -14,8 +14,18 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradguard.static import binding, branches, constant_terms, filled_later, loops, phases, places, signature
-from gradguard.static import stores, volatile
+from gradguard.static import (
+    binding,
+    branches,
+    constant_terms,
+    filled_later,
+    loops,
+    phases,
+    places,
+    signature,
+    stores,
+    volatile,
+)
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result

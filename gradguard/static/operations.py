@@ -72,7 +72,8 @@ def external_call(c: Called) -> Value | None:
     if name in _DRAWING:
         return _drawn(c, c.first or UNKNOWN)
     if name.startswith(k.NUMBER_PREFIXES):
-        return NUMBER
+        is_of_shape = not name.startswith("numpy.") or tail in k.OF_SHAPE
+        return NUMBER if is_of_shape else constant_terms.with_numbers(NUMBER, c.arguments)
     made = _constructed(c, name, tail)
     if made is not None:
         return made
@@ -356,7 +357,8 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "detach":
             return cut(receiver, c.node)
         if c.method == "numpy":
-            return ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
+            array = ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
+            return constant_terms.array_of(c.flow, c.node, array, c.state)
         if c.method == "item":
             return constant_terms.number_of(receiver, c.flow.site(c.node))
         numbers = c.method in ("tolist", "size", "dim", "numel")

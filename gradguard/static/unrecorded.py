@@ -22,12 +22,16 @@ class Severed(Enum):
     """How the numbers of a tensor lost their graph."""
 
     COPIED = auto()  # by ``.item()``, ``torch.tensor([aux])``
+    ARRAY = auto()  # NumPy was given them
     NO_GRAD = auto()  # they were computed where no graph is recorded
     COMPARED = auto()  # a comparison: it has no gradient
     CHOSEN = auto()  # ``argmax``, ``long()``, the indices of ``topk``: whole numbers have no gradient
     DATA = auto()  # they were computed of ``.data``
     STATE = auto()  # they were computed of ``state_dict()``, which detaches what it gives
     NO_CREATE_GRAPH = auto()  # they are gradients that ``torch.autograd.grad`` gave without their graph
+
+
+_GIVEN_BACK = (Severed.COPIED, Severed.ARRAY)
 
 
 class Copied(NamedTuple):
@@ -157,7 +161,7 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
         if not roots and isinstance(key, Term) and key.is_weighed and _LOSS.search(copied.site.code):
             roots = NONE.union(*map(_begun_in, given))  # of functions that are not known: they compute losses
         is_doubtful = is_doubtful or copied.is_doubtful
-        here = copied._replace(roots=roots, is_doubtful=is_doubtful, is_given=copied.how is Severed.COPIED)
+        here = copied._replace(roots=roots, is_doubtful=is_doubtful, is_given=copied.how in _GIVEN_BACK)
         if here.roots:
             is_sure = here.is_certain and (not here.is_guess or _LOSS.search(copied.site.code) is not None)
             of = Held.COPIED if held.held is Held.REBUILT and is_sure else held.held
