@@ -22,6 +22,18 @@ loss.backward()
 print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what is printed, a number is right
 ```
 
+A function that is given outputs, and gives such numbers back, is where the finding is, whoever calls it; a tensor of
+them is no better for `requires_grad=True`, which makes a leaf without a history:
+
+```python
+def hardest(output, target):
+    losses = [F.mse_loss(a, b) for a, b in zip(output, target)]
+    return torch.tensor(losses, requires_grad=True).mean()      # here
+```
+
+So it is with a term that NumPy computes of `output.detach().cpu().numpy()`: `torch.fft`, `torch.log` and the like do
+the same with the graph.
+
 So it is with the second derivative of a network, `grad(u_x, x)` without `create_graph=True`, that stands beside others
 with their graph in the residual of an equation, `(u_t - 0.1 * u_xx).pow(2)`: nothing in it is a target.
 
