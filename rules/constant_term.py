@@ -22,6 +22,18 @@ loss.backward()
 print(f"{l1.item():.3f} {torch.stack(losses).sum().item():.3f}")      # for what is printed, a number is right
 ```
 
+A function that is given outputs, and gives such numbers back, is where the finding is, whoever calls it; a tensor of
+them is no better for `requires_grad=True`, which makes a leaf without a history:
+
+```python
+def hardest(output, target):
+    losses = [F.mse_loss(a, b) for a, b in zip(output, target)]
+    return torch.tensor(losses, requires_grad=True).mean()      # here
+```
+
+So it is with a term that NumPy computes of `output.detach().cpu().numpy()`: `torch.fft`, `torch.log` and the like do
+the same with the graph.
+
 So it is with the second derivative of a network, `grad(u_x, x)` without `create_graph=True`, that stands beside others
 with their graph in the residual of an equation, `(u_t - 0.1 * u_xx).pow(2)`: nothing in it is a target.
 
@@ -71,11 +83,15 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
 def _told(constant: Constant, spread: Related) -> Finding:
     term, copied = constant.term, constant.copied
     how, there, instead = _HOW[constant.how]
+    is_given = constant.is_given and not constant.is_weighed
+    fix = None if is_given else without_item(term)
+    if is_given:  # the function that makes it is wrong, whoever calls it
+        term, copied, there = copied, term, "this term of a loss is such a number"
     return rule.finding(
         term,
         f"nothing is trained by `{one_line(term.code)}`: it is a number, {how}, and has no gradient",
         help=instead,
-        fix=without_item(term),
+        fix=fix,
         related=(*(() if copied.line == term.line else (copied.related(there),)), spread),
     )
 
@@ -85,6 +101,11 @@ _HOW = {
         "copied out of its graph",
         "it is copied here",
         "add the tensor itself (`torch.stack` joins a list of them with their graphs)",
+    ),
+    Severed.ARRAY: (
+        "handed to NumPy, which records no graph",
+        "its graph ends here",
+        "compute the term with torch, of the tensors themselves",
     ),
     Severed.NO_GRAD: (
         "computed without a graph, under `no_grad`",

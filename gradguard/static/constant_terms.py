@@ -9,13 +9,27 @@ from gradguard.static import tree as t
 from gradguard.static.filled import began_at
 from gradguard.static.knowledge import COPYING_FUNCTIONS
 from gradguard.static.lost_slopes import is_trained, slopes
+from gradguard.static.made_leaves import is_begun_with_leaf, is_wanted
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.source import Site
-from gradguard.static.unrecorded import Copied, Severed, Term, is_setting, recorded_in
-from gradguard.static.values import NUMBER, Held, Holding, Kind, Source, Value
+from gradguard.static.unrecorded import Copied, Severed, Term, innermost, is_setting, possible_in, recorded_in
+from gradguard.static.values import (
+    NOTHING_HELD,
+    NUMBER,
+    Held,
+    Holding,
+    Holdings,
+    Kind,
+    Root,
+    Source,
+    Value,
+    iterated,
+    node_within,
+)
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.state import State
 
 
 _Terms = Sequence[tuple[t.Expr, Value]]
@@ -23,23 +37,93 @@ _LINEAR = frozenset("+ - * /".split())
 _NUMBERS = ("item", "tolist")
 
 
-def number_of(value: Value, site: Site) -> Value:
+def number_of(value: Value, site: Site, how: Severed = Severed.COPIED) -> Value:
     """What ``value.item()`` gives."""
-    return NUMBER._replace(ref=Copied(site, value.roots)) if _has_graph(value) else NUMBER
+    if _has_graph(value):
+        return NUMBER._replace(ref=Copied(site, value.roots, how))
+    possible = possible_in(value)
+    if possible:
+        return NUMBER._replace(ref=Copied(site, possible, how, is_doubtful=True))
+    asked = recorded_in(value) & value.roots
+    return NUMBER._replace(holds=frozenset((Holding(Held.REBUILT, Copied(site, asked, how)),))) if asked else NUMBER
+
+
+def array_of(flow: Flow, call: t.Call, array: Value, state: State) -> Value:
+    """What ``output.detach().cpu().numpy()`` gives: the numbers of ``output``, which NumPy computes with."""
+    path, detaches = call.func, False
+    while isinstance(path, t.Attribute | t.Call):
+        detaches |= isinstance(path, t.Call) and path.name == "detach"
+        if isinstance(path, t.Attribute) and detaches and t.path_of(path.value) is not None:
+            path = path.value
+            break
+        path = path.func if isinstance(path, t.Call) else path.value
+    if not detaches or t.path_of(path) is None:
+        return array
+    numbers = number_of(flow.value(path, state), flow.site(call), Severed.ARRAY)
+    return with_numbers(array, [numbers])
+
+
+def with_numbers(result: Value, given: Sequence[Value]) -> Value:
+    """What is computed of numbers, and is told of as they are."""
+    known = NOTHING_HELD.union(*map(_of_elements, given))
+    return result._replace(holds=result.holds | known) if known else result
 
 
 def numbers_of(made: Value, given: Sequence[Value], site: Site) -> Value:
     """What ``torch.tensor(given)`` makes of other tensors: it copies their numbers."""
     copied = frozenset(Holding(Held.COPIED, Copied(site, value.roots)) for value in given if _has_graph(value))
-    asked = (roots for value in given if not _has_graph(value) and (roots := recorded_in(value)))
-    held = copied.union(Holding(Held.REBUILT, Copied(site, roots)) for roots in asked)
+    asked = (numbers for value in given if not _has_graph(value) for numbers in _asked_of(value, site))
+    held = copied.union(Holding(Held.REBUILT, numbers) for numbers in asked)
+    held = held.union(*map(_of_elements, given))
     return made._replace(holds=made.holds | held) if held else made
+
+
+def _of_elements(value: Value) -> Holdings:
+    """What is known of numbers that are copied already: ``torch.tensor([loss.item() for loss in losses])``."""
+    each = iterated(value) if value.kind is Kind.CONTAINER or value.parts else value
+    known = each.holding(Held.COPIED, Held.REBUILT)
+    return known | {Holding(Held.COPIED, each.ref)} if isinstance(each.ref, Copied) else known
+
+
+def _asked_of(value: Value, site: Site) -> Iterator[Copied]:
+    """Numbers of a collection that is made of arguments, surely or by a call that could not be followed."""
+    roots = recorded_in(value)
+    known = roots & value.roots
+    if known:
+        yield Copied(site, known)
+    if roots != known:
+        yield Copied(site, roots, is_guess=True)
+
+
+def as_leaf(leaf: Value, copied: Value) -> Value:
+    """A leaf that is made of numbers, with what is known of these: nothing goes on to where they came from."""
+    return leaf._replace(holds=copied.holding(Held.COPIED, Held.REBUILT))
+
+
+def without_noughts(flow: Flow) -> Sequence[Value]:
+    """What a function returns, without the 0 of a batch that has nothing to learn: ``return output.sum() * 0``.
+
+    That has a graph, so that backward runs; where all else is numbers, nothing is trained by any of it.
+    """
+    if not flow.noughts:
+        return flow.returned
+    others = [value for value in flow.returned if not any(value is each for each in flow.noughts)]
+    return others if any(value.holding(Held.COPIED, Held.REBUILT) for value in others) else flow.returned
+
+
+def is_nought(expr: t.Expr) -> bool:
+    """Whether an expression is a tensor times 0, or the sum of one."""
+    if isinstance(expr, t.Call) and not expr.args and isinstance(expr.func, t.Attribute):
+        return expr.func.name in ("sum", "mean") and is_nought(expr.func.value)
+    return isinstance(expr, t.Operation) and expr.operator == "*" and any(map(t.is_zero, expr.operands))
 
 
 def of_numbers(operator: str, values: Sequence[Value]) -> Value:
     """What an operation on numbers gives."""
     copied = (value for value in values if isinstance(value.ref, Copied))
-    return next(copied, NUMBER)._replace(parts=()) if operator in _LINEAR else NUMBER
+    if operator not in _LINEAR:
+        return with_numbers(NUMBER, [value._replace(ref=None) for value in values if value.holds])
+    return with_numbers(next(copied, NUMBER)._replace(parts=()), values)
 
 
 def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Value:
@@ -132,7 +216,7 @@ def _still(flow: Flow, terms: _Terms) -> Iterator[Holding]:
     for place, (_, value) in enumerate(terms):
         others = [*terms[:place], *terms[place + 1 :]]
         for held in value.holding(Held.TERM):
-            written = key.site.node if isinstance(key := _within(held.key), Term) else None
+            written = key.site.node if isinstance(key := innermost(held.key), Term) else None
             if not isinstance(written, t.Expr) or not _is_shift(flow, written, others):
                 yield held
 
@@ -181,16 +265,23 @@ def kept_by(receiver: Value, result: Value) -> Value:
 
 def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     """The terms of what is backpropagated that are numbers of graphs which no other backward goes through."""
-    found = [key for h in backward.value.holding(Held.TERM, Held.SLOPE) if isinstance(key := _within(h.key), Term)]
+    found = [key for h in backward.value.holding(Held.TERM, Held.SLOPE) if isinstance(key := innermost(h.key), Term)]
     found = [term for term in found if term.copied.how is not Severed.STATE or _is_of_trained(flow, term, backward)]
     found = [term for term in found if is_trained(flow, term, backward)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
     others = [e for e in others if isinstance(e, Backward) or not _is_shown(e)]
     certain = [term for term in found if term.copied.is_certain and not _is_used(term, others)]
+    certain = [term for term in certain if not term.copied.is_doubtful or _is_trained_here(term, backward)]
+    certain = [term for term in certain if not _is_wanted(flow, term, backward)]
     certain = [term for term in certain if not term.is_weighed or term.copied.roots.isdisjoint(backward.value.reach)]
-    unused = [Constant(term.site, term.copied.site, term.copied.how, term.is_weighed) for term in certain]
+    unused = [_constant(term) for term in certain]
     unused.sort(key=lambda each: (each.term.path, each.term.span, each.copied.path, each.copied.span))
     return _one_each(_one_each(unused, lambda each: each.term), lambda each: each.copied)  # a total in a sum, too
+
+
+def _constant(term: Term) -> Constant:
+    copied = term.copied
+    return Constant(term.site, copied.site, copied.how, term.is_weighed, copied.is_given)
 
 
 def _one_each(found: Sequence[Constant], what: Callable[[Constant], Site]) -> list[Constant]:
@@ -210,6 +301,28 @@ def _is_of_trained(flow: Flow, term: Term, backward: Backward) -> bool:
     return any(_last(each.module) == _last(owner) for each in trained)
 
 
+def _is_trained_here(term: Term, backward: Backward) -> bool:
+    """Whether a backward goes through the very graph that numbers came from: then one was recorded."""
+    return not term.copied.roots.isdisjoint(backward.value.reach)
+
+
+def _is_wanted(flow: Flow, term: Term, backward: Backward) -> bool:
+    """Whether numbers were made a leaf that is trained itself, or whose gradient is looked at."""
+    leaves = [root for root in backward.value.reach if root.source is Source.LEAF]
+    made = [root for root in leaves if node_within(root.key) is term.copied.site.node]
+    return any(is_wanted(flow, backward, leaf) for leaf in made)
+
+
+def _is_leaf_alone(value: Value) -> bool:
+    """Whether all graphs of a value begin with leaves that were made of numbers: ``torch.tensor(losses, ...)``."""
+    return all(_is_made(root) or is_begun_with_leaf(root) or root.source is Source.PLACE for root in value.reach)
+
+
+def _is_made(root: Root) -> bool:
+    made = node_within(root.key) if root.source is Source.LEAF else None
+    return isinstance(made, t.Call) and made.name in COPYING_FUNCTIONS and made.is_true("requires_grad")
+
+
 def _last(path: str | None) -> str:
     return (path or "").rpartition(".")[2]
 
@@ -226,13 +339,6 @@ def _is_used(term: Term, others: Sequence[Backward | GradCall]) -> bool:
     return any(term.copied.roots <= other.value.reach for other in others)
 
 
-def _within(key: object) -> object:
-    """What a holding is of, in whatever function that was."""
-    while isinstance(key, tuple) and key and not isinstance(key, Term | Copied):
-        key = key[-1]
-    return key
-
-
 def _has_graph(value: Value) -> bool:
     """Whether a tensor, or one of a collection of tensors, surely has a graph."""
     if value.kind is Kind.CONTAINER or value.parts:
@@ -247,6 +353,7 @@ def _copied(value: Value) -> list[Copied]:
     """
     if isinstance(value.ref, Copied):
         return [value.ref]
-    held = value.holding(Held.COPIED) if is_setting(value) else frozenset()
-    found = {key for h in held if isinstance(key := _within(h.key), Copied) and (key is h.key or key.is_certain)}
+    held = value.holding(Held.COPIED)
+    held = held if held and (is_setting(value) or _is_leaf_alone(value)) else frozenset()
+    found = {key for h in held if isinstance(key := innermost(h.key), Copied) and (key is h.key or key.is_certain)}
     return sorted(found, key=lambda key: (not key.is_certain, key.site.path, key.site.span))

@@ -276,12 +276,14 @@ class Constant(NamedTuple):
         copied: where it lost its graph.
         how: how that happened.
         is_weighed: it is a factor of parameters, which are all that is trained by it.
+        is_given: a function was given the graph, and gives numbers back.
     """
 
     term: Site
     copied: Site
     how: Severed
     is_weighed: bool = False
+    is_given: bool = False
 
 
 @dataclass(eq=False, repr=False, slots=True)

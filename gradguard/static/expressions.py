@@ -288,7 +288,7 @@ def _operation(flow: Flow, expr: t.Operation, state: State) -> Value:
         at_start = expr.operator == "or" and (is_number or t.path_of(expr.operands[0]) is not None)
         return join(values[0], values[1], trusted="first" if at_start else "both")
     if any(v.ref == "array" for v in values) and not any(v.kind in (Kind.TENSOR, Kind.OUTPUT) for v in values):
-        return ARRAY  # with whatever else, as NumPy computes
+        return constant_terms.with_numbers(ARRAY, values)  # with whatever else, as NumPy computes
     if all(v.kind is Kind.NUMBER and not v.reach for v in values):
         return constant_terms.of_numbers(expr.operator, values)
     if any(v.kind is Kind.CONTAINER for v in values) and expr.operator in "+*|":

@@ -14,7 +14,18 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradguard.static import binding, branches, filled_later, loops, phases, places, signature, stores, volatile
+from gradguard.static import (
+    binding,
+    branches,
+    constant_terms,
+    filled_later,
+    loops,
+    phases,
+    places,
+    signature,
+    stores,
+    volatile,
+)
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.callers import backpropagate_result
@@ -102,6 +113,7 @@ class Flow(FlowNotes):
         self.exits: list[State] = []
         self.early_exits: list[State] = []
         self.returned: list[Value] = []
+        self.noughts: list[Value] = []
         self.yielded: list[Value] = []
         self.nested: list[FunctionRef] = []
         self.aliases: dict[str, str] = {}
@@ -162,7 +174,7 @@ class Flow(FlowNotes):
         self.final = final or State({})
         filled_later.settle(self, self.final, None)
         self.exits, self.early_exits = [], []  # a state holds a value for every path
-        outcomes = self.yielded or self.returned or [NOTHING]
+        outcomes = self.yielded or constant_terms.without_noughts(self) or [NOTHING]
         returned = outcomes[0]
         for value in outcomes[1:]:
             returned = join(returned, value)
@@ -471,6 +483,7 @@ class Flow(FlowNotes):
             if value.kind is Kind.MODULE and state.freezes(t.path_of(stmt.value)):
                 value = holding(value, Held.FROZEN, stmt)
             self.returned.append(value)
+            self.noughts += [value] if constant_terms.is_nought(stmt.value) else []
         else:
             self.returned.append(NOTHING)
         for frame in self.frames:

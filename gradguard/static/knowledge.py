@@ -222,6 +222,11 @@ CREATING_FUNCTIONS = frozenset(
     "arange linspace eye from_numpy as_tensor Tensor FloatTensor LongTensor normal randperm".split()
 )
 # Of these, those that copy the numbers of other tensors.
+# What NumPy computes of the shape of an array, of places in it, or by chance: not of its numbers.
+OF_SHAPE = frozenset(
+    "shape size ndim zeros_like ones_like empty_like full_like argmax argmin argsort argwhere nonzero flatnonzero "
+    "where count_nonzero unique searchsorted digitize choice rand randn randint uniform normal permutation".split()
+)
 COPYING_FUNCTIONS = frozenset("tensor as_tensor Tensor FloatTensor".split())
 FEW_IN_RECORDS = frozenset("name levelno levelname pathname filename module funcName lineno".split())
 """Attributes of a record of `logging` that tell where it was written, or how urgent it is: few in a program."""

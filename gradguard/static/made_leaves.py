@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.model import Backward, Call
 from gradguard.static.roots import node_of
+from gradguard.static.unrecorded import Copied, innermost
 from gradguard.static.values import Held, Kind, Root, Source, Value, node_within
 
 if TYPE_CHECKING:
@@ -23,16 +24,30 @@ def made_leaf(flow: Flow, backward: Backward) -> Site | None:
     node = node_of(leaves[0].key) if len(leaves) == 1 else None
     if node is None or node.origin is None or backward.inner is not None or backward.conditional:
         return None
-    if backward.loop is not None and node not in backward.loop.nodes:
-        return None
-    if value.holding(Held.PARAMETER, Held.STATE) or _is_optimized(flow, leaves[0]) or _is_asked(flow, node):
+    if value.holding(Held.PARAMETER, Held.STATE) or is_wanted(flow, backward, leaves[0]):
         return None
     others = [root for root in value.roots if root is not leaves[0]]
-    alone = not value.maybe and all(_is_begun_with_leaf(root) or _is_data(flow, root) for root in others)
-    return flow.site(node) if alone or _is_marked(flow, value, leaves[0]) else None
+    alone = not value.maybe and all(is_begun_with_leaf(root) or _is_data(flow, root) for root in others)
+    made = _copied_at(value, leaves[0]) or flow.site(node)
+    return made if alone or _is_marked(flow, value, leaves[0]) else None
 
 
-def _is_begun_with_leaf(root: Root) -> bool:
+def _copied_at(value: Value, leaf: Root) -> Site | None:
+    """Where losses were made the leaf, in whatever function that was: ``torch.tensor(losses, requires_grad=True)``."""
+    keys = [innermost(held.key) for held in value.holding(Held.COPIED)]
+    sites = (key.site for key in keys if isinstance(key, Copied) and key.site.node is node_within(leaf.key))
+    return next(sites, None)
+
+
+def is_wanted(flow: Flow, backward: Backward, leaf: Root) -> bool:
+    """Whether a leaf may be trained itself: it is there before, an optimizer has it, or its gradient is looked at."""
+    node = node_of(leaf.key)
+    if node is None or (backward.loop is not None and node not in backward.loop.nodes):
+        return True
+    return _is_optimized(flow, leaf) or _is_asked(flow, node)
+
+
+def is_begun_with_leaf(root: Root) -> bool:
     """Whether a graph was begun by ``x.sum()``, or ``2 * x``: all that it can come from is what ``x`` comes from."""
     node = node_within(root.key)
     if root.source is not Source.GRAPH or isinstance(node, t.Operation):

@@ -73,7 +73,8 @@ def external_call(c: Called) -> Value | None:
     if name in _DRAWING:
         return _drawn(c, c.first or UNKNOWN)
     if name.startswith(k.NUMBER_PREFIXES):
-        return NUMBER
+        is_of_shape = not name.startswith("numpy.") or tail in k.OF_SHAPE
+        return NUMBER if is_of_shape else constant_terms.with_numbers(NUMBER, c.arguments)
     made = _constructed(c, name, tail)
     if made is not None:
         return made
@@ -277,7 +278,7 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         leaf = Value(frozenset((Root(Source.LEAF, c.node),)), kind=Kind.TENSOR)
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         plain = constant_terms.numbers_of(plain, c.arguments[:1], c.flow.site(c.node)) if copies else plain
-        return leaf if requires_grad else plain
+        return constant_terms.as_leaf(leaf, plain) if requires_grad else plain
     if name == "torch.autograd.Variable":
         made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
         # Whatever it is given: it is a leaf then, with no history.
@@ -379,7 +380,8 @@ def tensor_method(c: Called) -> Value | None:
         if c.method == "detach":
             return cut(receiver, c.node)
         if c.method == "numpy":
-            return ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
+            array = ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
+            return constant_terms.array_of(c.flow, c.node, array, c.state)
         if c.method == "item":
             return constant_terms.number_of(receiver, c.flow.site(c.node))
         numbers = c.method in ("tolist", "size", "dim", "numel")

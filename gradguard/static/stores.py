@@ -24,7 +24,6 @@ from gradguard.static.recurrence import goes_round
 from gradguard.static.state import State
 from gradguard.static.terms import terms
 from gradguard.static.values import (
-    NOTHING_HELD,
     Held,
     Kind,
     Root,
@@ -326,7 +325,7 @@ def augment(flow: Flow, stmt: t.Augment, state: State) -> State:
         form = Form.SUM if stmt.operator in "+-" else Form.AVERAGE
         kind = Kind.TENSOR if added.reach or before.reach else before.kind
     if item or before.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.NUMBER):
-        added = added._replace(holds=NOTHING_HELD)  # a sum is a tensor of its own
+        added = added._replace(holds=added.holding(Held.REBUILT))  # a sum is a tensor of its own
     if state.mode is Mode.OFF and form is Form.SUM:
         added = added._replace(roots=frozenset(), maybe=frozenset())
     elif form is not Form.APPEND and added.kind is not Kind.CONTAINER and _has_leaf(added):

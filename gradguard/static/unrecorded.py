@@ -22,6 +22,7 @@ class Severed(Enum):
     """How the numbers of a tensor lost their graph."""
 
     COPIED = auto()  # by ``.item()``, ``torch.tensor([aux])``
+    ARRAY = auto()  # NumPy was given them
     NO_GRAD = auto()  # they were computed where no graph is recorded
     COMPARED = auto()  # a comparison: it has no gradient
     CHOSEN = auto()  # ``argmax``, ``long()``, the indices of ``topk``: whole numbers have no gradient
@@ -30,17 +31,26 @@ class Severed(Enum):
     NO_CREATE_GRAPH = auto()  # they are gradients that ``torch.autograd.grad`` gave without their graph
 
 
+_GIVEN_BACK = (Severed.COPIED, Severed.ARRAY)
+
+
 class Copied(NamedTuple):
     """Numbers without the graph that they came from: where they lost it, and where it came from.
 
     Args:
         is_second: they are derivatives of a derivative, for which the graph of that was made.
+        is_given: a function was given that graph by its caller, and gives the numbers back.
+        is_guess: that they come of the argument of a function is not sure.
+        is_doubtful: there is a graph if one is recorded there, as under ``torch.set_grad_enabled(phase == "train")``.
     """
 
     site: Site
     roots: Roots
     how: Severed = Severed.COPIED
     is_second: bool = False
+    is_given: bool = False
+    is_doubtful: bool = False
+    is_guess: bool = False
 
     @property
     def is_certain(self) -> bool:
@@ -68,8 +78,11 @@ def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how
         result: what is known of the result besides.
         site: where that happens.
     """
-    roots = NONE.union(*(_recorded(value, how) for value in given))
-    return _with(result, {Holding(Held.UNRECORDED, Copied(site(), roots, how))}) if roots else result
+    values = list(given)
+    roots, is_doubtful = _graphs_of(values, how)
+    if not roots:
+        return result
+    return _with(result, {Holding(Held.UNRECORDED, Copied(site(), roots, how, is_doubtful=is_doubtful))})
 
 
 def of_slope(given: Value) -> Value:
@@ -144,12 +157,14 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
                 found.add(held if key is not copied else held._replace(key=_as_given(copied, outer)))
             continue
         given = [outer(root) for root in copied.roots if root.source in _ASKED]
-        roots = NONE.union(*(_recorded(value, copied.how) for value in given))
+        roots, is_doubtful = _graphs_of(given, copied.how)
         if not roots and isinstance(key, Term) and key.is_weighed and _LOSS.search(copied.site.code):
             roots = NONE.union(*map(_begun_in, given))  # of functions that are not known: they compute losses
-        here = copied._replace(roots=roots)
+        is_doubtful = is_doubtful or copied.is_doubtful
+        here = copied._replace(roots=roots, is_doubtful=is_doubtful, is_given=copied.how in _GIVEN_BACK)
         if here.roots:
-            of = Held.COPIED if held.held is Held.REBUILT and here.is_certain else held.held
+            is_sure = here.is_certain and (not here.is_guess or _LOSS.search(copied.site.code) is not None)
+            of = Held.COPIED if held.held is Held.REBUILT and is_sure else held.held
             found.add(Holding(of, key._replace(copied=here) if isinstance(key, Term) else here))
     return frozenset(found)
 
@@ -158,6 +173,13 @@ def _as_given(copied: Copied, outer: Callable[[Root], Value]) -> Copied:
     """The same, with the graphs of the arguments that the numbers were computed of."""
     given = (outer(root).roots for root in copied.roots if root.source in _ASKED)
     return copied._replace(roots=copied.roots.union(*given)) if copied.is_second else copied
+
+
+def innermost(key: object) -> object:
+    """What a holding is of, in whatever function that was."""
+    while isinstance(key, tuple) and key and not isinstance(key, Term | Copied):
+        key = key[-1]
+    return key
 
 
 def is_setting(value: Value) -> bool:
@@ -188,6 +210,21 @@ def recorded_in(value: Value) -> Roots:
     """The graphs that the elements of a collection may have, as the caller knows."""
     asked = value.kind in (Kind.UNKNOWN, Kind.TENSOR, Kind.CONTAINER) and value.ref is None
     return frozenset(root for root in value.reach if root.source in _ASKED) if asked else NONE
+
+
+def _graphs_of(values: Sequence[Value], how: Severed) -> tuple[Roots, bool]:
+    """The graphs that some values have, and whether they only have them if a graph is recorded there at all."""
+    roots = NONE.union(*(_recorded(value, how) for value in values))
+    if roots:
+        return roots, False
+    possible = NONE.union(*map(possible_in, values))
+    return possible, bool(possible)
+
+
+def possible_in(value: Value) -> Roots:
+    """The graphs that a tensor has if one is recorded where it is computed, as only the run knows."""
+    is_tensor = value.kind in (Kind.TENSOR, Kind.OUTPUT) and not value.roots
+    return value.maybe if is_tensor and any(root.source is Source.GRAPH for root in value.maybe) else NONE
 
 
 def _begun_in(value: Value) -> Roots:

@@ -268,7 +268,7 @@ def whole(value: Value) -> Holdings:
     return known.union(Holding(Held.GIVEN, root) for root in value.roots if root.source is Source.PARAM)
 
 
-_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED, Held.SLOPE))
+_OF_A_RESULT = frozenset((Held.CUT, Held.COPIED, Held.UNRECORDED, Held.REBUILT, Held.SLOPE))
 
 
 def computed(value: Value) -> Value:
@@ -493,8 +493,14 @@ def iterated(value: Value) -> Value:
     if value.kind is Kind.LOADER:
         return BATCH._replace(holds=value.holds)
     if value.kind in (Kind.NUMBER, Kind.EXTERNAL):
-        return NUMBER if value.kind is Kind.NUMBER else Value()
+        return number_like(value) if value.kind is Kind.NUMBER else Value()
     return element(value, "each")
+
+
+def number_like(value: Value) -> Value:
+    """A number that is computed of another one, or of an array: it was copied out of the same graph."""
+    known = value.holding(Held.COPIED, Held.REBUILT) if value.holds else NOTHING_HELD
+    return NUMBER._replace(holds=known) if known else NUMBER
 
 
 def with_item(holder: Value, key: str, value: Value) -> Value:

@@ -4,7 +4,7 @@ from textwrap import indent
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, findings
 
 CODE = "GG209"
 
@@ -259,3 +259,10 @@ def test_clean(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean_in_a_function(name: str) -> None:
     assert_clean("def main(model, loader, optimizer, criterion, measure):\n" + indent(CLEAN[name], "    "), CODE)
+
+
+def test_the_leaf_is_shown_where_it_is_made() -> None:
+    (found,) = findings(FLAGGED["in a helper"], CODE)
+    (made,) = found.related
+    assert "torch.tensor(parts, requires_grad=True)" in made.message
+    assert made.line < found.span.line

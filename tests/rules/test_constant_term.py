@@ -1091,3 +1091,240 @@ def test_a_factor_that_another_function_gives_to_the_optimizer(given: str) -> No
     """
     assert_clean(program + main, CODE)
     assert_flagged(second("(u_t + u * u_x - self.nu * u_xx).pow(2).mean()  # !") + main.split("weights")[0], CODE)
+
+
+HELPED = """
+        import numpy as np
+
+        def term(out, y):
+            {made}
+
+        def train(model, loader, optimizer, alpha=0.5):
+            for x, y in loader:
+                out = model(x)
+                loss = F.l1_loss(out, y)
+                {used}
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+def helped(*lines: str, used: str = "loss = loss + term(out, y)") -> str:
+    return HELPED.format(made="\n            ".join(lines), used=used)
+
+
+APPENDED = ("losses = []", "for a, b in zip(out, y):", "    losses.append((a - b).pow(2).sum())")
+ARRAYS = ("ours, theirs = out.detach().cpu().numpy(), y.detach().cpu().numpy()  # !",)
+
+GIVEN_BACK = {
+    "a list that is appended to": helped(*APPENDED, "return torch.tensor(losses).mean()  # !"),
+    "a leaf": helped(*APPENDED, "return torch.tensor(losses, requires_grad=True, device=y.device).mean()  # !"),
+    "an old type": helped(*APPENDED, "return torch.FloatTensor(losses).sum() / len(losses)  # !"),
+    "a comprehension": helped("return torch.as_tensor([F.mse_loss(a, b) for a, b in zip(out, y)]).mean()  # !"),
+    "a list that has a name": helped(
+        "found = [F.l1_loss(each, y) for each in out]", "joined = torch.tensor(found)  # !", "return joined.sum()"
+    ),
+    "numbers, one by one": helped(*APPENDED, "return torch.tensor([l.item() for l in losses]).mean()  # !"),
+    "numbers that are appended": helped(
+        "parts = []",
+        "for a, b in zip(out, y):",
+        "    parts.append(F.mse_loss(a, b).item())  # !",
+        "return torch.tensor(parts).mean()",
+    ),
+    "with a weight": helped(*APPENDED, "return torch.tensor(losses).mean()  # !", used="loss += alpha * term(out, y)"),
+    "by a name": helped(
+        *APPENDED,
+        "return torch.tensor(losses).mean()  # !",
+        used="aux = term(out, y)\n                loss = loss + alpha * aux",
+    ),
+    "nothing to learn is in some batches": helped(
+        *APPENDED,
+        "if not losses:",
+        "    return out.sum() * 0",
+        "return torch.tensor(losses, requires_grad=True).mean()  # !",
+    ),
+    "nothing to learn, summed": helped(
+        *APPENDED, "if not losses:", "    return (0.0 * out).sum()", "return torch.tensor(losses).mean()  # !"
+    ),
+    "by numpy": helped(*ARRAYS, "return torch.tensor(np.mean(np.abs(ours - theirs)), dtype=torch.float32)"),
+    "by numpy, added up": helped(
+        *ARRAYS,
+        "far = 0.0",
+        "for a, b in zip(ours, theirs):",
+        "    far += np.mean(np.abs(np.fft.rfft(a) - np.fft.rfft(b)))",
+        "return torch.tensor(far / len(ours), device=out.device)",
+        used="loss = loss + alpha * term(out, y)",
+    ),
+    "by numpy, in a list": helped(
+        *ARRAYS, "far = [np.abs(a - b).max() for a, b in zip(ours, theirs)]", "return torch.tensor(np.mean(far))"
+    ),
+    "in a class": """
+        class Spectral:
+            def __init__(self, size):
+                self.window = torch.hann_window(size)
+
+            def __call__(self, estimate, clean):
+                rows = []
+                for a, b in zip(estimate, clean):
+                    rows.append(torch.fft.rfft(a * self.window).abs().sub(b.mean()).abs().mean())
+                return torch.tensor(rows).mean()  # !
+
+        class Fitter:
+            def __init__(self, net, opt):
+                self.net, self.opt, self.spectral = net, opt, Spectral(8)
+
+            def fit(self, batches):
+                for noisy, clean in batches:
+                    estimate = self.net(noisy)
+                    objective = F.l1_loss(estimate, clean) + 0.1 * self.spectral(estimate, clean)
+                    self.opt.zero_grad()
+                    objective.backward()
+                    self.opt.step()
+    """,
+}
+
+WITH_GRAPH = {
+    "stacked": helped(*APPENDED, "return torch.stack(losses).mean()"),
+    "summed": helped(*APPENDED, "return sum(losses) / len(losses)"),
+    "stacked, with nothing to learn in some": helped(
+        *APPENDED, "if not losses:", "    return out.sum() * 0", "return torch.stack(losses).mean()"
+    ),
+    "a graph on another way": helped(
+        *APPENDED, "if len(y) > 4:", "    return F.mse_loss(out, y)", "return torch.tensor(losses).mean()"
+    ),
+    "a weight": helped(*APPENDED, "return torch.tensor(losses).mean()", used="loss = loss * term(out, y)"),
+    "what it is divided by": helped(*APPENDED, "return torch.tensor(losses).mean()", used="loss = loss / term(out, y)"),
+    "a weight of one term": helped(
+        *APPENDED,
+        "return torch.tensor(losses).mean()",
+        used="loss = loss + term(out, y) * out.abs().mean()",
+    ),
+    "weights": helped(
+        *APPENDED, "return torch.tensor(losses).softmax(0)", used="loss = loss + (term(out, y) * out.mean(1)).sum()"
+    ),
+    "a target": helped(
+        "return torch.tensor([each.max() for each in out])", used="loss = loss + F.mse_loss(out.mean(1), term(out, y))"
+    ),
+    "a margin": helped(
+        "return torch.tensor([each.max() for each in out])",
+        used="loss = loss + F.relu(out.mean(1) - term(out, y)).sum()",
+    ),
+    "a mask": helped(
+        "return torch.tensor([each.max() > 0 for each in out])", used="loss = loss + (out.mean(1) * term(out, y)).sum()"
+    ),
+    "rows that are chosen": helped(
+        "return torch.tensor([each.max() > 0 for each in out])", used="loss = loss + out[term(out, y)].mean()"
+    ),
+    "what is printed": helped(*APPENDED, "return torch.tensor(losses).mean()", used="print(term(out, y) + 1)"),
+    "of the labels": helped("return torch.tensor([b.float().mean() for a, b in zip(out, y)]).mean()"),
+    "how many there are": helped("return torch.tensor([len(each) for each in out]).float().mean()"),
+    "a leaf that an optimizer has": helped(
+        *APPENDED,
+        "return torch.tensor(losses, requires_grad=True)",
+        used="w = term(out, y)\n                other = torch.optim.SGD([w], 0.1)\n"
+        "                loss = loss + w.mean()",
+    ),
+    "a leaf whose gradient is looked at": helped(
+        "return y",
+        used="w = torch.tensor([out.mean()], requires_grad=True)\n                loss = loss + w.mean()\n"
+        "                loss.backward(retain_graph=True)\n                print(w.grad)",
+    ),
+    "numpy for a measure": helped(
+        *ARRAYS[0].split("  # !")[:1], "return torch.tensor(np.mean(ours > theirs))", used="print(term(out, y))"
+    ),
+    "numpy for a weight": helped(
+        "return torch.tensor(np.mean(np.abs(out.detach().numpy())))", used="loss = loss * (1 + term(out, y))"
+    ),
+    "numpy for a threshold": helped(
+        "return torch.tensor(np.percentile(out.detach().numpy(), 5))",
+        used="loss = loss + F.relu(out - term(out, y)).mean()",
+    ),
+    "numpy for a reward": helped(
+        "return torch.tensor(np.abs(out.detach().numpy() - y.numpy()).mean(1))",
+        used="gain = term(out, y)\n                loss = loss - ((gain - gain.mean()) * out.mean(1)).mean()",
+    ),
+    "numpy for a shape": helped("return torch.tensor(np.shape(out.detach().numpy())[0])"),
+    "numpy of the labels": helped("return torch.tensor(np.mean(y.detach().numpy()))"),
+}
+
+
+@pytest.mark.parametrize("snippet", GIVEN_BACK.values(), ids=GIVEN_BACK)
+def test_numbers_of_what_a_helper_is_given(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", WITH_GRAPH.values(), ids=WITH_GRAPH)
+def test_helpers_whose_numbers_are_no_term(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+PHASES = """
+        def fit(net, loaders, optimizer):
+            for phase in ("train", "val"):
+                for x, y in loaders[phase]:
+                    optimizer.zero_grad()
+                    with torch.set_grad_enabled(phase == "train"):
+                        logits = net(x)
+                        bce = F.binary_cross_entropy_with_logits(logits, y)
+                        hard = {hard}
+                        loss = {loss}
+                        if phase == "train":
+                            loss.backward()
+                            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "hard", ["(logits > 0).float()", "(logits.sigmoid() > 0.5) * 1.0", "logits.argmax(1).float()", "logits.long()"]
+)
+def test_where_a_word_says_whether_a_graph_is_recorded(hard: str) -> None:
+    assert_flagged(PHASES.format(hard=hard, loss="bce + (1 - (hard * y).mean())  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("hard", "loss"),
+    [
+        ("torch.sigmoid(logits)", "bce + 1 - (hard * y).mean()"),
+        ("(logits > 0).float()", "bce * hard.mean()"),
+        ("(logits > 0).float()", "bce + F.mse_loss(logits, hard)"),
+        ("(logits > 0).float()", "bce + (logits * hard).mean()"),
+        ("(y > 0).float()", "bce + hard.mean()"),
+        ("(logits > 0).float() - logits.detach() + logits", "bce + hard.mean()"),
+    ],
+)
+def test_terms_with_a_graph_where_a_word_says_it(hard: str, loss: str) -> None:
+    assert_clean(PHASES.format(hard=hard, loss=loss), CODE)
+
+
+def test_a_helper_of_another_file_for_two_trainings(tmp_path: Path) -> None:
+    found = lines_in_files(
+        tmp_path,
+        {
+            "terms.py": """\
+                import torch
+
+                def hardest(near, far):
+                    return torch.tensor([a.sum() for a in near - far]).mean()
+            """,
+            "fit.py": """\
+                from terms import hardest
+
+                def fit(net, opt, batches):
+                    for x, y in batches:
+                        out = net(x)
+                        loss = out.mean() + hardest(out, y)
+                        loss.backward()
+                        opt.step()
+
+                def fit_again(net, opt, batches):
+                    for x, y in batches:
+                        out = net(x)
+                        loss = out.mean() + 2 * hardest(out, y)
+                        loss.backward()
+                        opt.step()
+            """,
+        },
+        CODE,
+    )
+    assert found == [("terms.py", 4)]
