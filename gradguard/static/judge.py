@@ -57,6 +57,7 @@ from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
 from gradguard.static.random_keys import random_keys
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.rebound_updates import rebound_updates
 from gradguard.static.renewal import is_renewed
 from gradguard.static.replaced import replacements
 from gradguard.static.replaced_by_heirs import replaced_by_heirs
@@ -137,6 +138,7 @@ def judge(flow: Flow) -> None:
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))
     flow.facts.discarded = lambda: list(discarded(flow))
+    flow.facts.rebound_updates = lambda: list(rebound_updates(flow))
     flow.facts.set_on_modules = lambda: list(set_on_modules(flow))
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:

@@ -158,6 +158,7 @@ class Function:
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        rebound_updates: the statements that bind a loop's name for a parameter anew, which nothing reads then.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
             other files).
@@ -239,6 +240,7 @@ class Function:
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
+    rebound_updates: Callable[[], list[Site]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
