@@ -19,6 +19,7 @@ from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
 from gradguard.static.changed_between import changed_between
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.counted_keys import counted_keys
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.cut_each_step import cut_each_step
 from gradguard.static.default_lists import default_lists
@@ -155,6 +156,7 @@ def judge(flow: Flow) -> None:
     flow.facts.default_lists = lambda: list(default_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
+    flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
         flow.facts.varied_keys = lambda: list(varied_keys(flow))

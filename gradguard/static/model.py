@@ -186,6 +186,7 @@ class Function:
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
+        counted_keys: those under a count of its object that only goes up (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
@@ -253,6 +254,7 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
