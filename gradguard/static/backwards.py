@@ -19,7 +19,7 @@ from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.own_methods import methods_of
-from gradguard.static.paths import is_part, is_within
+from gradguard.static.paths import is_part
 from gradguard.static.roots import graphs, node_of, shared
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Root, Roots, Source, Value

@@ -26,6 +26,7 @@ from gradguard.static.default_lists import default_lists
 from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
+from gradguard.static.emptied_names import emptied_name
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.exchanged_estimators import exchanged
@@ -218,6 +219,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
         store.may_be_cut = lambda: may_cut(flow, store)
+        store.emptied_name = lambda: emptied_name(flow, store.path)
         store.is_read_again = lambda: is_read_again(flow, store)
         store.is_asked_for = lambda: is_asked_for_without_grad(flow, store)
         way = _longest_way(flow, store, roots)
