@@ -239,5 +239,6 @@ TRIALS = sign(
 )  # fmt: skip
 SNAPSHOT = sign("deepcopy", "state_dict")
 CALLBACK = sign(
-    "def on_", "def after_", "def end_of", pattern=r"def (?:on|after|end_of)_\w*(?:epoch|batch|step|iteration|update)"
-)
+    "def on_", "def after_", "def end_of",
+    pattern=r"def (?:on|after|end_of)_\w*(?:epoch|batch|step|iteration|update|val|eval)",
+)  # fmt: skip

@@ -21,6 +21,9 @@ def __getitem__(self, index):
     return self.cache[index][start : start + self.size]
 ```
 
+A count that only goes up is as bad: with `key = (self.epoch, index)` nothing of an earlier epoch is ever found again,
+and all of it stays. Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes.
+
 **Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand; caches that
 ask for their own length, or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of
 those that have none).
@@ -45,7 +48,16 @@ _DRAWS = sign(
     pattern=r"rand\w*\(|\b(?:integers|uniform|\w*normal|gauss|uuid\d|time|time_ns|perf_counter|monotonic)\(|Crop",
 )  # fmt: skip
 
-rule = Rule("GG417", "random-key", Severity.WARNING, ((KEPT_UNDER, _DRAWS),))
+# A count among others, in a tuple or a text.
+_COUNTS = sign(
+    "epoch", "step", "iteration",
+    pattern=r"[(\[{,=][ \t]*self\.\w*(?:epoch|step|iteration)s?[ \t]*[,\]})]|"
+    r",[ \t]*self\.\w*(?:epoch|step|iteration)s?\b",
+    own=True,
+)  # fmt: skip
+_STORES = sign("] =", "]=", pattern=r"(?m:^)[ \t]*self\.\w+\[[^\n]*\]\s*=(?!=)", own=True)
+
+rule = Rule("GG417", "random-key", Severity.WARNING, ((KEPT_UNDER, _DRAWS), (_COUNTS, _STORES)))
 
 
 @rule.in_source
@@ -57,4 +69,11 @@ def is_never_found_again(function: Function) -> Iterator[Finding]:
             f"`{each.collection}` keeps one more nearly each time: the key `{key}` is new by `{draw}`",
             help="keep what the draw is made from, under what is not drawn",
             related=(each.draw.related("it is drawn here"),),
+        )
+    for each in function.counted_keys():
+        yield rule.finding(
+            each.key,
+            f"`{each.collection}` keeps more each time `{each.draw.code}` goes up: no key with it is found again",
+            help="leave it out of the key, or empty the cache where it changes",
+            related=(each.site.related("it is kept here"),),
         )

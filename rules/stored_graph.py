@@ -85,7 +85,7 @@ def stores(function: Function) -> Iterator[Finding]:
                 fix=store_advice.detach(store),
                 severity=Severity.WARNING if store.freed else Severity.ERROR,
                 confidence=store.confidence if _is_sure(function, store) else Confidence.LOW,
-                related=store.origin(),
+                related=(*store.only_named_anew(), *store.origin()),
             )
 
 

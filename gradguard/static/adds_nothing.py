@@ -72,7 +72,15 @@ def _made_in(stmt: t.Repeat) -> set[str]:
 def each_in_its_slot(store: Store, loop: Loop) -> bool:
     """Whether each iteration adds to another entry: ``target[i] = reward[i] + discount * target[i]``."""
     adds = store.form in (Form.SUM, Form.AVERAGE, Form.CONCATENATE)
-    return store.is_item and adds and store.key in loop.targets and not loop.over_loader
+    is_own = store.is_item and adds and store.key in loop.targets and not loop.over_loader
+    return is_own and not _has_key_of_callee(store)
+
+
+def _has_key_of_callee(store: Store) -> bool:
+    """Whether a loop of the function that is called gives the key: that of the caller only has the same name."""
+    inner = store.inner
+    around = inner.loop.around() if isinstance(inner, Store) and inner.loop is not None else ()
+    return isinstance(inner, Store) and any(inner.key in loop.targets for loop in around)
 
 
 def is_one_object(flow: Flow, store: Store, loop: Loop) -> bool:

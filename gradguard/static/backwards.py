@@ -12,12 +12,14 @@ from gradguard.static.clearing import AT_START
 from gradguard.static.constant_places import without_settings
 from gradguard.static.constant_terms import constant_terms
 from gradguard.static.copies import is_of_a_copy, keeps_copy_here, leaves_a_copy, leaves_a_model, left_on
+from gradguard.static.filled import goes_through
 from gradguard.static.functions import FunctionRef
 from gradguard.static.left_modules import leaves_a_module
 from gradguard.static.made_leaves import made_leaf
 from gradguard.static.model import Backward, Form, GradCall, Loop, Store, ZeroGrad
 from gradguard.static.names import in_method
 from gradguard.static.own_methods import methods_of
+from gradguard.static.paths import is_part
 from gradguard.static.roots import graphs, node_of, shared
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Root, Roots, Source, Value
@@ -182,6 +184,7 @@ def _needed_in_callee(backward: Backward) -> bool:
     return judged or _needed_in_callee(inner)
 
 
+_ADDS_GROUPS = re.compile(r"\.add_param_group\(")
 _FREEZES = re.compile(r"requires_grad\s*=\s*False|requires_grad_\(\s*(?:requires_grad\s*=\s*)?False|freeze|frozen")
 
 
@@ -309,7 +312,7 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     if backward.create_graph is not None:
         # Zeroing in place keeps the gradient's graph, and the next backward adds to it.
         zero_grads = [z for z in zero_grads if z.to_none or z.target is not None]
-        zero_grads = [z for z in zero_grads if not _is_of_a_part(flow, z)]
+        zero_grads = [z for z in zero_grads if not _is_of_a_part(flow, backward, z)]
     if backward.create_graph is not None and is_of_a_copy(flow, backward):
         order = flow.facts.events.index(backward)
         zero_grads = [z for z in zero_grads if flow.facts.events.index(z) > order]  # the next copy is another
@@ -322,16 +325,48 @@ def _resets(flow: Flow, backward: Backward) -> list[ZeroGrad]:
     return [z for z in zero_grads if z.loop is None or z.loop.within(backward.loop) or backward.loop.within(z.loop)]
 
 
-def _is_of_a_part(flow: Flow, reset: ZeroGrad) -> bool:
+def _is_of_a_part(flow: Flow, backward: Backward, reset: ZeroGrad) -> bool:
     """Whether an optimizer has one part of a model that is run, ``net.head`` of ``net``, and nothing is frozen."""
-    if reset.of is None or reset.of_module or len(reset.of) != 1:
+    of = next(iter(reset.of)) if reset.of is not None and len(reset.of) == 1 else None
+    of = _had_by_own_optimizer(flow, reset) if reset.of is None else of
+    if of is None or reset.of_module:
         return False
-    (of,) = reset.of
     module, _, part = of.rpartition(".")
     model = flow.read(module, flow.final).ref if any(f.module == module for f in flow.facts.forwards) else None
     if not isinstance(model, Class) or part not in model.parts or len(model.parts) < 2:
         return False
-    return not flow.project.survey.mentions(_FREEZES, flow.module)
+    others = (
+        f for f in flow.facts.forwards if (f.module or "").startswith(f"{module}.") and not is_part(f.module or "", of)
+    )
+    if not any(goes_through(backward, each) for each in others if not each.is_frozen):
+        return False  # what comes before the part is cut off
+    survey = flow.project.survey
+    return not survey.mentions(_FREEZES, flow.module) and not survey.mentions(_ADDS_GROUPS, flow.module)
+
+
+def _had_by_own_optimizer(flow: Flow, reset: ZeroGrad) -> str | None:
+    """``net.head``, where an optimizer class of the program is given ``net.head.parameters()``, and hands that on."""
+    made = flow.ref.assigned.get(reset.target, []) if reset.target is not None and reset.inner is None else []
+    call = made[0] if len(made) == 1 else None
+    cls = flow.module.value_of(call.func).ref if isinstance(call, t.Call) else None
+    if not isinstance(call, t.Call) or not isinstance(cls, Class) or not cls.is_optimizer or not call.args:
+        return None
+    if any(method.define.name in ("zero_grad", "add_param_group") for method in methods_of(cls)):
+        return None
+    if not all(map(_hands_on_first, (each for each in methods_of(cls) if each.define.name == "__init__"))):
+        return None
+    given = call.args[0].value
+    func = given.func if isinstance(given, t.Call) and not given.args else None
+    is_all = isinstance(func, t.Attribute) and func.name == "parameters" and call.args[0].keyword is None
+    return t.path_of(func.value) if isinstance(func, t.Attribute) and is_all else None
+
+
+def _hands_on_first(constructor: FunctionRef) -> bool:
+    """Whether a constructor gives its first parameter to its base as it is: ``super().__init__(params, ...)``."""
+    params = [param.name for param in constructor.define.params if not param.star][1:2]
+    calls = (node for node in constructor.define.nodes if isinstance(node, t.Call) and node.name == "__init__")
+    firsts = [t.path_of(arg.value) for call in calls for arg in call.args[:1] if arg.keyword is None]
+    return bool(params) and firsts == params and params[0] not in constructor.assigned
 
 
 def _is_reset_around(flow: Flow) -> bool:

@@ -130,7 +130,9 @@ def _with_element(holder: Value, value: Value) -> tuple[tuple[object, Value], ..
 
 
 def _computes(value: Value, source: t.Expr | None) -> bool:
-    """Whether a call or an operation makes a tensor: ``torch.lerp(mean, new[name], 0.1)``."""
+    """Whether a call or an operation makes a tensor: ``torch.lerp(mean, x, 0.1)``; Python's ``max`` takes one."""
+    if isinstance(source, t.Call) and t.path_of(source.func) in ("max", "min"):
+        return False
     return isinstance(source, t.Call | t.Operation) and not breaks_graph(source) and value.kind is Kind.TENSOR
 
 

@@ -19,6 +19,7 @@ from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
 from gradguard.static.changed_between import changed_between
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.counted_keys import counted_keys
 from gradguard.static.counted_twice import counted_twice
 from gradguard.static.cut_each_step import cut_each_step
 from gradguard.static.default_lists import default_lists
@@ -26,6 +27,7 @@ from gradguard.static.detached_starts import detached_starts
 from gradguard.static.discarded import discarded
 from gradguard.static.drawn import drawn
 from gradguard.static.emptied_at_end import is_emptied_at_end
+from gradguard.static.emptied_names import emptied_name
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
 from gradguard.static.exchanged_estimators import exchanged
@@ -63,6 +65,7 @@ from gradguard.static.passed_over import passed_over
 from gradguard.static.paths import is_within
 from gradguard.static.random_keys import random_keys
 from gradguard.static.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.rebound_updates import rebound_updates
 from gradguard.static.renewal import is_renewed
 from gradguard.static.renewed_anchors import renewed_anchors
 from gradguard.static.replaced import replacements
@@ -151,6 +154,7 @@ def judge(flow: Flow) -> None:
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))
     flow.facts.discarded = lambda: list(discarded(flow))
+    flow.facts.rebound_updates = lambda: list(rebound_updates(flow))
     flow.facts.set_on_modules = lambda: list(set_on_modules(flow))
     flow.facts.spent_iterators = lambda: spent_iterators(flow)
     if len(flow.facts.backwards) > 1:
@@ -174,6 +178,7 @@ def judge(flow: Flow) -> None:
     flow.facts.never_reset = lambda: list(never_reset(flow))
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
     flow.facts.left_out = lambda: list(left_out(flow))
+    flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
         flow.facts.varied_keys = lambda: list(varied_keys(flow))
@@ -236,6 +241,7 @@ def _judge_store(flow: Flow, store: Store) -> None:
         store.few_times = _ends_with_few(flow, store, store.outlives)
     if store.leaks:
         store.may_be_cut = lambda: may_cut(flow, store)
+        store.emptied_name = lambda: emptied_name(flow, store.path)
         store.is_read_again = lambda: is_read_again(flow, store)
         store.is_asked_for = lambda: is_asked_for_without_grad(flow, store)
         way = _longest_way(flow, store, roots)

@@ -423,7 +423,8 @@ PER_STEP_METHODS = frozenset("training_step train_step compute_loss".split())
 # Run by a trainer after each step or epoch, among the methods of callbacks.
 CALLBACK_METHOD = re.compile(
     r"^(?:on|after|end_of)_(?:(?:train|training|val|validation|test|eval)_)?(?:epoch|batch|step|iteration|update)"
-    r"(?:_end|_start|_begin|_completed|_finished)?$"
+    r"(?:_end|_start|_begin|_completed|_finished)?$|"
+    r"^(?:on|after|end_of)_(?:val|validation|validate|eval|evaluation|evaluate)(?:_end|_completed|_finished)?$"
 )
 # The same, and what is run before each of them.
 REPEATED_METHOD = re.compile(

@@ -176,6 +176,7 @@ class Function:
         overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
         only_detached: of a ``forward``: the parameters of which it uses detached numbers alone (reads other files).
         written_behind: the statements that change a value through ``.data`` on its way to the loss.
+        rebound_updates: the statements that bind a loop's name for a parameter anew, which nothing reads then.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
         missing_gradients: of the ``backward`` of an ``autograd.Function``: the parameters that get None of it (reads
             other files).
@@ -207,6 +208,7 @@ class Function:
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
+        counted_keys: those under a count of its object that only goes up (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
@@ -266,6 +268,7 @@ class Function:
     overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)
     only_detached: Callable[[], list[OnlyDetached]] = field(default=list, repr=False)
     written_behind: Callable[[], list[WrittenBehind]] = field(default=list, repr=False)
+    rebound_updates: Callable[[], list[Site]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
@@ -278,6 +281,7 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)

@@ -28,7 +28,7 @@ _DEPTH = 4
 def random_keys(flow: Flow) -> Iterator[RandomKey]:
     """Where a function keeps what it makes under what it draws, or its caller."""
     for kept in kept_under(flow):
-        if any(_asks_length(node, kept.collection) for node in flow.ref.define.nodes):
+        if any(asks_length(node, kept.collection) for node in flow.ref.define.nodes):
             continue  # if len(self.made) < self.most: ...
         drawn = (each for part in parts_of(flow.ref, kept.key) for each in _drawn(flow, part))
         found = next(drawn, None)
@@ -37,7 +37,7 @@ def random_keys(flow: Flow) -> Iterator[RandomKey]:
             yield RandomKey(flow.site(kept.stmt), kept.collection, flow.site(kept.key), where.site(draw))
 
 
-def _asks_length(node: t.Node, path: str) -> bool:
+def asks_length(node: t.Node, path: str) -> bool:
     return isinstance(node, t.Call) and node.name == "len" and any(t.path_of(arg.value) == path for arg in node.args)
 
 

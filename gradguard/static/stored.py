@@ -182,6 +182,7 @@ class Store(Event):
         gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         is_of_training: whether a training comes to it each time that it computes gradients (reads files).
         only_last_is_read: whether nothing reads more than the newest of the list that it is added to (reads files).
+        emptied_name: where a method binds its own name for the collection anew, as if that emptied it.
         never_reset: the method of the object that is to empty the list, where nothing calls it (reads other files).
         is_asked_for: a flag has it stored, and every call that sets it so records no graph (reads other files).
         whole_is_kept: it is a view, and those beside it are kept as well, up to the whole of their tensor.
@@ -236,6 +237,7 @@ class Store(Event):
     only_last_is_read: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_of_training: Callable[[], bool] = field(default=lambda: False, repr=False)
     never_reset: Callable[[], str | None] = field(default=lambda: None, repr=False)
+    emptied_name: Callable[[], Site | None] = field(default=lambda: None, repr=False)
     whole_is_kept: bool = False
 
     @property
@@ -520,6 +522,15 @@ class Store(Event):
         if self.inner is None or site.node is self.site.node:
             return ()
         return (site.related("it is stored here"),)
+
+    def only_named_anew(self) -> tuple[Related, ...]:
+        """The statement that was to empty a collection, and only binds a name anew: ``outputs = []``."""
+        site = self.emptied_name()
+        meant = site.node.targets[0] if site is not None and isinstance(site.node, t.Assign) else None
+        name = t.path_of(meant) if meant is not None else None
+        if site is None or name is None:
+            return ()
+        return (site.related(f"this empties nothing, it binds the name `{name}` anew: `{name}.clear()` would"),)
 
     def origin(self) -> tuple[Related, ...]:
         """Where the graph starts, as a related place; before it the loop that keeps it, where that is elsewhere."""

@@ -88,6 +88,35 @@ FLAGGED = {
                 flat.backward()
                 optimizer.step()
     """,
+    "an optimizer of one's own has a part of the model": """
+        class Curved(torch.optim.Optimizer):
+            def __init__(self, params, lr=0.1, eps=1e-4):
+                super().__init__(params, dict(lr=lr, eps=eps))
+
+            def step(self):
+                params = [p for g in self.param_groups for p in g["params"] if p.grad is not None]
+                seconds = torch.autograd.grad([p.grad for p in params], params, [p.grad for p in params])
+                with torch.no_grad():
+                    for p, second in zip(params, seconds):
+                        p -= 0.1 * p.grad / (second.abs() + 1e-4)
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = nn.Sequential(nn.Linear(20, 32), nn.Tanh())
+                self.probe = nn.Linear(32, 5)
+
+            def forward(self, x):
+                return self.probe(self.encoder(x))
+
+        model = Model()
+        optimizer = Curved(model.probe.parameters(), lr=0.02)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward(create_graph=True)  # !
+            optimizer.step()
+    """,
     "no reset": """
         def trace(model, loader):
             for x, y in loader:
@@ -156,6 +185,48 @@ CLEAN = {
     "the optimizer has a part, and the rest is frozen": twin(
         FLAGGED["the optimizer has a part of the model"],
         ("clf = Classifier()", "clf = Classifier()\n            clf.encoder.requires_grad_(False)"),
+    ),
+    "an optimizer of one's own: has all": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("model.probe.parameters()", "model.parameters()"),
+    ),
+    "an optimizer of one's own: resets the model": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("optimizer.zero_grad()", "model.zero_grad()"),
+    ),
+    "an optimizer of one's own: the rest is frozen": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("model = Model()", "model = Model()\n        model.encoder.requires_grad_(False)"),
+    ),
+    "an optimizer of one's own: the rest is cut off": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("self.encoder(x))", "self.encoder(x).detach())"),
+    ),
+    "an optimizer of one's own: the rest has no gradients": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        (
+            "return self.probe(self.encoder(x))",
+            "with torch.no_grad():\n                    h = self.encoder(x)\n                return self.probe(h)",
+        ),
+    ),
+    "an optimizer of one's own: it is given something else besides": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("super().__init__(params,", "super().__init__(list(params) + extra,"),
+    ),
+    "an optimizer of one's own: it is given to another base": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("super().__init__(params,", "super().__init__(self.more(params),"),
+    ),
+    "an optimizer of one's own: it resets in its own way": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        ("    def step(self):", "    def zero_grad(self):\n                reset_all()\n\n            def step(self):"),
+    ),
+    "an optimizer of one's own: it is given more later": twin(
+        FLAGGED["an optimizer of one's own has a part of the model"],
+        (
+            "        for x, y in loader:",
+            "        optimizer.add_param_group(dict(params=model.encoder.parameters()))\n        for x, y in loader:",
+        ),
     ),
     "the optimizer has all of it": twin(
         FLAGGED["the optimizer has a part of the model"], ("clf.head.parameters()", "clf.parameters()")

@@ -223,6 +223,33 @@ FLAGGED = {
                 g_opt.step()
                 history["gen"].append(deepcopy(gen.state_dict()))  # !
     """,
+    "a callback of each validation, which nothing here calls": """
+        import copy
+
+        class Stopping(Callback):
+            def __init__(self, patience):
+                self.patience = patience
+                self.best_step = None
+                self.checkpoints = {}
+
+            def on_validation(self, trainer, metrics):
+                self.checkpoints[trainer.step] = copy.deepcopy(trainer.model.state_dict())  # !
+                if metrics["loss"] < self.best:
+                    self.best, self.best_step = metrics["loss"], trainer.step
+
+            def on_train_end(self, trainer):
+                trainer.model.load_state_dict(self.checkpoints[self.best_step])
+    """,
+    "a callback after each evaluation": """
+        import copy
+
+        class Keeper:
+            def __init__(self):
+                self.states = []
+
+            def on_evaluate(self, args, state, control, model=None, **kwargs):
+                self.states.append(copy.deepcopy(model.state_dict()))  # !
+    """,
     "a callback": """
         import copy
 
@@ -534,6 +561,66 @@ CLEAN = {
                 optimizer.step()
                 norms.append({k: v.float().norm().item() for k, v in model.state_dict().items()})
             return norms
+    """,
+    "a callback of each validation that keeps one": """
+        import copy
+
+        class Stopping(Callback):
+            def __init__(self):
+                self.checkpoints = {}
+                self.best = None
+
+            def on_validation(self, trainer, metrics):
+                self.checkpoints["last"] = copy.deepcopy(trainer.model.state_dict())
+                self.best = copy.deepcopy(trainer.model.state_dict())
+
+            def on_eval_end(self, trainer, metrics):
+                self.checkpoints = {trainer.step: copy.deepcopy(trainer.model.state_dict())}
+    """,
+    "a callback of each validation that takes out the one before": """
+        import copy
+
+        class Stopping(Callback):
+            def __init__(self):
+                self.checkpoints = {}
+
+            def on_validation(self, trainer, metrics):
+                self.checkpoints[trainer.step] = copy.deepcopy(trainer.model.state_dict())
+                if len(self.checkpoints) > 3:
+                    self.checkpoints.pop(min(self.checkpoints))
+    """,
+    "a callback of each validation that keeps what is better": """
+        import copy
+
+        class Stopping(Callback):
+            def __init__(self):
+                self.checkpoints = {}
+                self.best = float("inf")
+
+            def on_validation(self, trainer, metrics):
+                if metrics["loss"] < self.best:
+                    self.best = metrics["loss"]
+                    self.checkpoints[trainer.step] = copy.deepcopy(trainer.model.state_dict())
+    """,
+    "numbers of each validation": """
+        class Meter(Callback):
+            def __init__(self):
+                self.losses = {}
+                self.states = {}
+
+            def on_validation(self, trainer, metrics):
+                self.losses[trainer.step] = metrics["loss"]
+                self.states[trainer.step] = trainer.model.state_dict()
+    """,
+    "before all validations": """
+        import copy
+
+        class First:
+            def __init__(self):
+                self.states = []
+
+            def on_validation_setup(self, trainer):
+                self.states.append(copy.deepcopy(trainer.model.state_dict()))
     """,
     "a callback that keeps three": """
         import copy
