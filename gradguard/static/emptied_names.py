@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gradguard.static import tree as t
 from gradguard.static.functions import FunctionRef
@@ -25,15 +25,14 @@ def emptied_name(flow: Flow, path: str) -> Site | None:
 
 
 def _in_method(method: FunctionRef, path: str) -> Site | None:
-    names: dict[str, int] = {}
-    bound = (stmt for stmt in method.define.statements if isinstance(stmt, t.Assign) and len(stmt.targets) == 1)
-    simple = [(stmt, stmt.targets[0]) for stmt in bound]
-    for stmt, target in simple:
-        if isinstance(target, t.Name) and t.path_of(stmt.value) == path and isinstance(stmt.origin, int):
-            names[target.id] = stmt.origin
-    for stmt, target in simple:
-        is_later = isinstance(target, t.Name) and isinstance(stmt.origin, int) and target.id in names
-        if is_later and isinstance(target, t.Name) and _is_empty(stmt.value) and stmt.origin > names[target.id]:
+    names = set[str]()
+    for stmt in sorted(method.define.statements, key=lambda each: cast(int, each.origin)):  # as they are written
+        target = stmt.targets[0] if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
+        if not isinstance(stmt, t.Assign) or not isinstance(target, t.Name):
+            continue
+        if t.path_of(stmt.value) == path:
+            names.add(target.id)
+        elif target.id in names and _is_empty(stmt.value):
             return Site(method.chunk, stmt)
     return None
 
