@@ -50,7 +50,7 @@ _LOSS = sign(
 )  # fmt: skip
 _MADE = sign("CrossEntropyLoss", "NLLLoss", "BCEWithLogitsLoss", "KLDivLoss", "CTCLoss")
 _CALLS = sign("criterion", "loss", "Loss", "entropy", "crit", pattern=r"\b\w*(?:[Ll]oss|crit|entropy)\w*\(", own=True)
-_BACKWARD = sign("backward(", pattern=r"backward\(", own=True)
+_BACKWARD = sign("backward(", pattern=r"(?<!def )\b(?!save_for_)\w*backward\(", own=True)
 # A loss of one's own, which others train with.
 _LOSS_CLASS = sign("Loss", "Criterion", pattern=r"(?m:^)[ \t]*class\s+\w*(?:Loss|Criterion)\w*\s*\(")
 _NORMALISES = sign("softmax(", "sigmoid(", pattern=r"\b(?:softmax|sigmoid)\(", own=True)
