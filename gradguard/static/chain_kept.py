@@ -14,6 +14,7 @@ from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
 from gradguard.static.classes import Class
 from gradguard.static.functions import FunctionRef
+from gradguard.static.order import has
 from gradguard.static.parameters import makes_its_own
 
 if TYPE_CHECKING:
@@ -103,16 +104,12 @@ def is_gone_through(flow: Flow, attribute: str) -> bool:
 
 def are_all_listed(flow: Flow, node: t.Node, path: str) -> bool:
     """Whether each iteration puts the object into a collection, too, which the loop does not begin anew."""
-    loops = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Repeat) and _has(stmt.body, node)]
+    loops = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Repeat) and has(stmt.body, node)]
     body = min((loop.body for loop in loops), key=lambda body: len(list(t.walk(body))), default=flow.ref.define.body)
     steps = list(_always(body))
     inner = list(t.walk_statements(body)) if loops else []
     found = [collection for stmt in steps for collection in _put_into(stmt, path)]
     return any(not _is_taken_from(flow, each, inner) for each in found)
-
-
-def _has(body: list[t.Stmt], node: t.Node) -> bool:
-    return any(each is node for each in t.walk_statements(body))
 
 
 def _always(body: Iterable[t.Stmt]) -> Iterator[t.Stmt]:

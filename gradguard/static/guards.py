@@ -50,12 +50,12 @@ def guards(body: Sequence[t.Stmt], node: t.Node) -> Iterator[Guard]:
     """The conditions on the way from the start of a block to an expression in it, outermost first."""
     for number, stmt in enumerate(body):
         rest = body[number + 1 :]
-        if not any(inner is node for inner in t.walk(stmt)):
+        if not t.is_in(node, [stmt]):
             if isinstance(stmt, t.If) and not stmt.orelse and t.leaves(stmt.body):
                 yield Guard(stmt.test, rest)
             continue
         for block in t.blocks(stmt):
-            if any(inner is node for inner in t.walk(block)):
+            if t.is_in(node, block):
                 if isinstance(stmt, t.If):
                     yield Guard(stmt.test, block, rest)
                 yield from guards(block, node)
@@ -65,7 +65,7 @@ def guards(body: Sequence[t.Stmt], node: t.Node) -> Iterator[Guard]:
 def loop_names(body: Sequence[t.Stmt], node: t.Node) -> frozenset[str]:
     """The variables of the loops of a function that an expression is in."""
     loops = (loop for loop in t.walk_statements(body) if isinstance(loop, t.Repeat) and loop.target is not None)
-    around = [loop for loop in loops if any(inner is node for inner in t.walk(loop.body))]
+    around = [loop for loop in loops if t.is_in(node, loop.body)]
     return frozenset(n.id for loop in around for n in t.walk(loop.target) if isinstance(n, t.Name))
 
 

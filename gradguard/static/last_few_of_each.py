@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from gradguard.static.functions import FunctionRef
     from gradguard.static.model import Store
 
-_NO_MORE = ("len", "bool", "min", "max")
-
 
 def only_last_of_each_is_read(flow: Flow, store: Store) -> bool:
     """Whether all that a file does with the lists of a dict, an attribute, is to add to them and to read their ends.

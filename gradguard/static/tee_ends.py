@@ -177,4 +177,4 @@ def _runs_once(ref: FunctionRef) -> bool:
 
 def _in_loop(body: list[t.Stmt], node: t.Node) -> bool:
     loops = (s for s in t.walk_statements(body) if isinstance(s, t.Repeat))
-    return any(inner is node for loop in loops for inner in t.walk(loop.body))
+    return any(t.is_in(node, loop.body) for loop in loops)
