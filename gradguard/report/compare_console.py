@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gradguard.compare import Change, Comparison
 from gradguard.findings import Leak
-from gradguard.report.console import clean, line, wrapped
+from gradguard.report.console import clean, wrapped
 from gradguard.report.run_words import holder, rate, size, what, where
 
 NOISE = 0.02
@@ -17,7 +17,7 @@ NOISE = 0.02
 
 def report(comparison: Comparison, console: Console) -> None:
     """Print the measures of both runs, and the leaks that are gone, still there, or new."""
-    line(console, _headline(comparison))
+    wrapped(console, _headline(comparison), 0)
     console.print(_table(comparison, console))
     for leak in comparison.gone:
         _leak("gone", "bold green", leak, rate(leak), console)

@@ -89,7 +89,7 @@ def _leak(leak: Leak, sources: SourceLines, console: Console) -> None:
     title.append(f" {what(leak)}, ").append(rate(leak), "bold")
     if leak.explained is not None and leak.kind != "hook":
         title.append(f" ({leak.explained:.0%} of the growth)")
-    line(console, title)
+    wrapped(console, title, 0)
     if leak.stored_at is not None:
         _place("stored at", leak.stored_at, sources, console)
     for place in leak.also_stored_at:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradguard.alive import Snapshot
-from gradguard.report.console import clean, line, wrapped
+from gradguard.report.console import clean, wrapped
 from gradguard.report.run_words import size
 from gradguard.report.snapshot_line import headline, notes
 from gradguard.report.terminal import console as console_for
@@ -22,7 +22,7 @@ def to_stderr(snapshot: Snapshot) -> None:
 
 def report(snapshot: Snapshot, console: Console) -> None:
     """Print what is alive by kind and device, and who holds most."""
-    line(console, Text.assemble(("gradguard ", "bold"), headline(snapshot)))
+    wrapped(console, Text.assemble(("gradguard ", "bold"), headline(snapshot)), 0)
     if snapshot.amounts:
         console.print(_amounts(snapshot))
     if snapshot.holders:

@@ -83,7 +83,7 @@ def test_the_demo_finds_both_leaks_twice_and_none_in_the_fixed_script(gradguard:
         lines[int(line.split(":")[1]) - 1].strip() for line in checked.splitlines() if line.startswith("leaky.py:")
     }
     assert {"running_loss += loss", "predictions.append(logits)"} <= found
-    assert "`train_epoch.running_loss` (torch.Tensor, +1 a step) keeps autograd graphs" in ran
+    assert "`train_epoch.running_loss` (torch.Tensor, +1 a step) keeps autograd graphs" in " ".join(ran.split())
     assert "`main.predictions` (list, +1 in 4 steps)" in ran
     assert "Nothing found in 1 file." in fixed
     assert "gradguard Clean: nothing keeps growing over 200 steps." in fixed
