@@ -35,6 +35,9 @@ A function that is named as an evaluation (`predict`, `test`) is one too where i
 its samples by number (`image = dataset.pull_item(i)`), or plays in an environment, and the graph stays in it, or
 in the method that runs the model: only numbers leave it.
 
+A function that puts a model into evaluation mode and runs it once, on all nodes of a graph or on one sample, is told
+where a loop calls it and only numbers leave it.
+
 A `no_grad` holds for its own thread: what a pool of threads runs under it (`pool.submit(self.encode, x)`) records its
 graphs all the same. Put it into the function.
 
@@ -78,6 +81,7 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
     yield from _in_loops(function)
     yield from _in_calls(function)
     yield from _in_phases(function)
+    yield from _once(function)
 
 
 def _in_loops(function: Function) -> Iterator[Finding]:
@@ -141,6 +145,21 @@ def _in_phases(function: Function) -> Iterator[Finding]:
             if forward.leaves or _is_run_by_others(function) or loop.may_be_volatile()
             else Confidence.HIGH,
         )
+
+
+def _once(function: Function) -> Iterator[Finding]:
+    """What puts a model into evaluation mode and runs it once, in each iteration of a loop that calls it."""
+    forward = function.evaluated_once()
+    if forward is None or function.called_without_grad():
+        return
+    yield rule.finding(
+        forward.site,
+        "this evaluation records a graph, each time it is called: its activations are saved for a backward that never "
+        "comes",
+        help="run it under `torch.no_grad()`, or decorate the function with it",
+        fix=_fix(function, forward.site, forward, whole=True),
+        confidence=Confidence.LOW if _is_run_by_others(function) or forward.may_record_nothing() else Confidence.HIGH,
+    )
 
 
 def _fix(function: Function, part: Site, forward: Forward, *, whole: bool) -> Fix | None:

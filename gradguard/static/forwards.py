@@ -19,15 +19,15 @@ def judge_forwards(flow: Flow, loop: Loop) -> None:
     if loop.backwards and loop.parent is not None and flow.told:
         loop.recorded_in_vain = recorded_in_vain(flow, loop)
         if loop.recorded_in_vain is not None:
-            loop.recorded_in_vain.leaves = _leaves_function(flow, loop.recorded_in_vain)
+            loop.recorded_in_vain.leaves = leaves_function(flow, loop.recorded_in_vain)
     for forward in loop.forwards if loop.evaluates_by_name else ():
-        forward.leaves = _leaves_function(flow, forward)
+        forward.leaves = leaves_function(flow, forward)
     for forward in loop.forwards if loop.evaluates else ():
         forward.of_method = forward.inner is not None and _is_of_method(flow, forward)
         forward.is_picked = _is_picked(flow, forward)
 
 
-def _leaves_function(flow: Flow, forward: Forward) -> bool:
+def leaves_function(flow: Flow, forward: Forward) -> bool:
     """Whether the graph of a module call is returned, kept, or given to what may keep it."""
     places = [value.reach for path, value in flow.final.env.items() if flow.scope(path) is not Scope.LOCAL]
     stores = [store.value.reach for store in flow.facts.stores if store.scope is not Scope.LOCAL]

@@ -30,6 +30,7 @@ from gradguard.static.emptied_at_end import is_emptied_at_end
 from gradguard.static.emptied_names import emptied_name
 from gradguard.static.estimated_early import estimated_early
 from gradguard.static.evaluated_again import evaluated_again
+from gradguard.static.evaluated_once import evaluated_once
 from gradguard.static.exchanged_estimators import exchanged
 from gradguard.static.exit_stacks import left_on_stacks
 from gradguard.static.forwards import judge_forwards
@@ -141,6 +142,7 @@ def judge(flow: Flow) -> None:
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
+    flow.facts.evaluated_once = lambda: evaluated_once(flow)
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.normalised_twice = lambda: list(normalised_twice(flow))
     flow.facts.zero_factors = lambda: list(zero_factors(flow))

@@ -141,6 +141,7 @@ class Function:
         calling: the functions of the program that may call it (reads other files).
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
+        evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
         renewed_anchors: the old values of a ratio that each pass over the same data computes anew.
@@ -303,6 +304,7 @@ class Function:
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
+    evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     normalised_twice: Callable[[], list[NormalisedTwice]] = field(default=list, repr=False)
     zero_factors: Callable[[], list[ZeroFactors]] = field(default=list, repr=False)
