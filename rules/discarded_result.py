@@ -12,6 +12,9 @@ for p in model.parameters():
     p.data.clamp(-0.01, 0.01)       # so does this
 ```
 
+So does `torch.autograd.grad(loss, model.parameters())` in the place of a backward: it gives the gradients back, leaves
+`.grad` as it was, and the `optimizer.step()` behind it has nothing to step with.
+
 **Instead**, in place, or take what it gives:
 
 ```python
@@ -25,6 +28,7 @@ for p in model.parameters():
 data of a parameter, which may stand there to be timed; tests; what a notebook shows; a call with `out=`.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>,
+<https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html>,
 <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.clamp_.html>.
 """
 
@@ -34,7 +38,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
-from gradguard.signs import sign
+from gradguard.signs import TRAINING, sign
 from gradguard.static import tree as t
 from gradguard.static.edits import one_line
 from gradguard.static.model import Function
@@ -47,11 +51,29 @@ _CALLED = sign(
     own=True,
 )  # fmt: skip
 
-rule = Rule("GG219", "discarded-result", Severity.ERROR, ((_CALLED,),))
+_GRADIENTS = sign("grad(", pattern=r"(?m:^)[ \t]*(?:\w+\.)*grad\(", own=True)
+
+rule = Rule("GG219", "discarded-result", Severity.ERROR, ((_CALLED,), (_GRADIENTS, TRAINING)))
 
 
 @rule.in_source
 def drops_what_it_gives(function: Function) -> Iterator[Finding]:
+    yield from _new_tensors(function)
+    yield from _gradients(function)
+
+
+def _gradients(function: Function) -> Iterator[Finding]:
+    for call, step in function.dropped_gradients():
+        yield rule.finding(
+            call.site,
+            "`autograd.grad` gives the gradients back, and nothing takes them: `.grad` stays as it is, and the step "
+            "behind it has none to step with",
+            help="call `backward()` on the loss: that fills `.grad`",
+            related=(step.site.related("this step does nothing by it"),),
+        )
+
+
+def _new_tensors(function: Function) -> Iterator[Finding]:
     for site in function.discarded():
         call = site.node
         assert isinstance(call, t.Call)

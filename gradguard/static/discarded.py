@@ -1,4 +1,4 @@
-"""Methods that give a new tensor, called as if they changed the one that is there: ``hidden.detach()``."""
+"""What only gives something new, called as if it changed what is there: ``hidden.detach()``, ``autograd.grad(...)``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.model import GradCall, Step
 from gradguard.static.outline import SCRIPT
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Source, Value
@@ -32,6 +33,21 @@ def discarded(flow: Flow) -> Iterator[Site]:
         call = _changed_in_place(call) or call
         if isinstance(call, t.Call) and _only_gives(flow, call) and not _is_shown(flow, stmt):
             yield flow.site(call)
+
+
+def dropped_gradients(flow: Flow) -> Iterator[tuple[GradCall, Step]]:
+    """The calls of ``autograd.grad`` that are statements, each with the step behind it that would need what they give."""
+    if flow.facts.is_test:
+        return
+    alone = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Evaluate)]
+    for each in flow.facts.grad_calls:
+        if each.inner is not None or not any(each.site.node is value for value in alone):
+            continue
+        steps = (step for step in flow.facts.steps if step.loop is each.loop and step.site.line > each.site.line)
+        step = next(steps, None)
+        backwards = (other for other in flow.facts.backwards if other.loop is each.loop)
+        if step is not None and not any(each.site.line < b.site.line < step.site.line for b in backwards):
+            yield each, step
 
 
 def _changed_in_place(call: t.Expr | None) -> t.Call | None:

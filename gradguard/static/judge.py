@@ -24,7 +24,7 @@ from gradguard.static.counted_twice import counted_twice
 from gradguard.static.cut_each_step import cut_each_step
 from gradguard.static.default_lists import default_lists
 from gradguard.static.detached_starts import detached_starts
-from gradguard.static.discarded import discarded
+from gradguard.static.discarded import discarded, dropped_gradients
 from gradguard.static.drawn import drawn
 from gradguard.static.emptied_at_end import is_emptied_at_end
 from gradguard.static.emptied_names import emptied_name
@@ -156,6 +156,7 @@ def judge(flow: Flow) -> None:
     flow.facts.live_states = lambda: list(live_states(flow))
     flow.facts.uncalled = lambda: list(uncalled(flow))
     flow.facts.discarded = lambda: list(discarded(flow))
+    flow.facts.dropped_gradients = lambda: list(dropped_gradients(flow))
     flow.facts.rebound_updates = lambda: list(rebound_updates(flow))
     flow.facts.set_on_modules = lambda: list(set_on_modules(flow))
     flow.facts.spent_iterators = lambda: spent_iterators(flow)

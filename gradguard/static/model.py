@@ -172,6 +172,7 @@ class Function:
         trained_teachers: the teachers that it trains with their students (reads other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
+        dropped_gradients: the calls of ``autograd.grad`` whose result nothing takes, and the step that would need it.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
         tied_by_data: the statements that give a parameter the storage of another one.
         overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
@@ -264,6 +265,7 @@ class Function:
     trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
+    dropped_gradients: Callable[[], list[tuple[GradCall, Step]]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
     tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
     overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)

@@ -143,3 +143,48 @@ def test_a_state_of_the_object() -> None:
     """,
         CODE,
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (
+            "loss = net(x).mean()",
+            "torch.autograd.grad(loss, net.parameters())  # !",
+            "optimizer.step()",
+            "optimizer.zero_grad()",
+        ),
+        (
+            "optimizer.zero_grad()",
+            "loss = F.mse_loss(net(x), y)",
+            "torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)  # !",
+            "nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+            "optimizer.step()",
+        ),
+    ],
+)
+def test_nothing_takes_the_gradients(lines: tuple[str, ...]) -> None:
+    assert_flagged(loop(*lines), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("grads = torch.autograd.grad(net(x).mean(), net.parameters())", "optimizer.step()"),
+        ("torch.autograd.grad(net(x).mean(), net.parameters())  # timed",),
+        (
+            "loss = net(x).mean()",
+            "torch.autograd.grad(loss, x, retain_graph=True)",
+            "loss.backward()",
+            "optimizer.step()",
+        ),
+        (
+            "for p, g in zip(net.parameters(), torch.autograd.grad(net(x).mean(), net.parameters())):",
+            "    p.grad = g",
+            "optimizer.step()",
+        ),
+        ("log.append(torch.autograd.grad(net(x).mean(), rnn.weight)[0].norm().item())", "optimizer.step()"),
+    ],
+)
+def test_gradients_that_something_takes(lines: tuple[str, ...]) -> None:
+    assert_clean(loop(*lines), CODE)
