@@ -36,7 +36,7 @@ def discarded(flow: Flow) -> Iterator[Site]:
 
 
 def dropped_gradients(flow: Flow) -> Iterator[tuple[GradCall, Step]]:
-    """The calls of ``autograd.grad`` that are statements, each with the step behind it that would need what they give."""
+    """The calls of ``autograd.grad`` that are statements, each with the step behind it that needs what they give."""
     if flow.facts.is_test:
         return
     alone = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Evaluate)]

@@ -228,20 +228,23 @@ def _attribute(flow: Flow, expr: t.Attribute, depth: int) -> Module | None:
 def _part_of(flow: Flow, owner: Class, name: str) -> Module | None:
     """What the methods of a class bind to an attribute, or do with it."""
     made: list[Module | None] = []
+    is_given = True  # `self.encoder = encoder`: it is as it is used
     for cls in owner.lineage():
         for _, value in cls.assigned(name):
             call = _unmoved(value)
             if isinstance(call, t.Call):
                 inner = _flow_of(flow, cls)
                 made.append(_made_by(inner, call.func) if inner is not None else None)
+                is_given = False
             elif not (isinstance(value, t.Constant) and value.value is None):
                 made.append(None)
+                is_given &= isinstance(value, t.Name)
     known = [each for each in made if each is not None]
     if made and len(known) == len(made):
         return Module(all(each.has_modules for each in known))
     methods = methods_of(owner)
     path = f"self.{name}"
-    is_used = any(path in method.modules or (not made and _is_called(method, path)) for method in methods)
+    is_used = any(path in method.modules or (is_given and _is_called(method, path)) for method in methods)
     return Module() if is_used and owner.is_module else None
 
 

@@ -39,6 +39,22 @@ NETS = """
 """
 
 FLAGGED = {
+    "a part that its owner was given, and runs": """
+        class Probe(nn.Module):
+            def __init__(self, encoder, classes):
+                super().__init__()
+                self.enc = encoder
+                self.head = nn.Linear(8, classes)
+
+            def forward(self, x):
+                return self.head(self.enc(x))
+
+        def main(pretrained):
+            probe = Probe(pretrained.encoder, 10)
+            probe = probe.cuda()
+            probe.enc.requires_grad = False  # !
+            return torch.optim.SGD(probe.parameters(), 0.1)
+    """,
     "a whole network": """
         net = Block(8)
         net.requires_grad = False  # !
@@ -164,6 +180,34 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "what its owner was given, and does not run": """
+        class Probe(nn.Module):
+            def __init__(self, prompt, classes):
+                super().__init__()
+                self.prompt = prompt
+                self.head = nn.Linear(8, classes)
+
+            def forward(self, x):
+                return self.head(x + self.prompt)
+
+        def main(prompt):
+            probe = Probe(prompt, 10)
+            probe.prompt.requires_grad = False
+    """,
+    "what its owner was given or makes, and may be a tensor": """
+        class Probe(nn.Module):
+            def __init__(self, scale, classes):
+                super().__init__()
+                self.scale = scale if scale is not None else make_scale()
+                self.head = nn.Linear(8, classes)
+
+            def forward(self, x):
+                return self.head(self.scale(x))
+
+        def main(scale):
+            probe = Probe(scale, 10)
+            probe.scale.requires_grad = False
+    """,
     "tensors": """
         x = torch.randn(4)
         x.requires_grad = True
