@@ -55,6 +55,17 @@ Nor does it help where the step and the only reset are both in `if torch.isfinit
 So does an attack: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those of the model,
 and a step that comes without a reset in between takes them along.
 
+And an optimizer may leave them to itself: with one reset for two losses that each have their own step, the second step
+takes what the first one has used once more.
+
+```python
+optimizer.zero_grad()
+reconstruction.backward()
+optimizer.step()
+adversarial.backward()              # adds to what was used
+optimizer.step()
+```
+
 **Instead**, reset right before the backward whose gradients are meant; or leave the other network out,
 `D.requires_grad_(False)` around the generator's loss:
 
@@ -80,6 +91,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import TRAINS
+from gradguard.static.applied_twice import applied_twice
 from gradguard.static.attacks import attacks
 from gradguard.static.leftovers import leftovers
 from gradguard.static.line_edits import statement_before
@@ -96,6 +108,7 @@ def steps_with_them(function: Function) -> Iterator[Finding]:
     yield from _of_attacks(function)
     yield from _of_evaluations(function)
     yield from _of_passed_over(function)
+    yield from _of_itself(function)
 
 
 def _of_evaluations(function: Function) -> Iterator[Finding]:
@@ -120,6 +133,25 @@ def _of_passed_over(function: Function) -> Iterator[Finding]:
             related=(
                 each.backward.related("this backward leaves them"),
                 each.reset.related("this reset is not reached then"),
+            ),
+        )
+
+
+def _of_itself(function: Function) -> Iterator[Finding]:
+    """``first.backward()``, ``optimizer.step()``, ``second.backward()``, ``optimizer.step()``, and one reset."""
+    for each in applied_twice(function):
+        if function.switches_gradients():
+            return
+        target = each.again.target
+        yield rule.finding(
+            _site(each.added_to),
+            f"this backward adds to gradients that `{target}` has stepped with already: its next step takes them a "
+            "second time",
+            help=f"call `{target}.zero_grad()` right before it",
+            fix=_fix(each.added_to, each.again),
+            related=(
+                _site(each.first).related("this step has used them"),
+                _site(each.again).related("this step uses the sum"),
             ),
         )
 

@@ -72,7 +72,7 @@ def _left_for(function: Function, step: Step, before: Sequence[Event]) -> Leftov
     added_to: Backward | None = None
     own: Step | None = None
     for event in before:
-        if isinstance(event, OpaqueCall) or (isinstance(event, ZeroGrad) and _may_reset(event, step)):
+        if isinstance(event, OpaqueCall) or (isinstance(event, ZeroGrad) and may_reset(event, step)):
             return None
         if isinstance(event, Step):
             if event.target == step.target or event.target is None or event.modules is None:
@@ -152,7 +152,8 @@ def _path(run: Forward) -> str:
     return run.given_as or run.module or ""
 
 
-def _may_reset(reset: ZeroGrad, step: Step) -> bool:
+def may_reset(reset: ZeroGrad, step: Step) -> bool:
+    """Whether a reset may be one of what an optimizer steps with."""
     return reset.target in (None, step.target) or overlap(reset.modules, step.modules)
 
 
