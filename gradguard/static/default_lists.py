@@ -16,7 +16,7 @@ from gradguard.static.mistakes import DefaultList
 from gradguard.static.model import Form
 from gradguard.static.same_again import ALWAYS, loop_of_same
 from gradguard.static.source import Site
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -27,11 +27,16 @@ def default_lists(flow: Flow) -> Iterator[DefaultList]:
     defaults = [param.name for param in flow.ref.define.params if _makes_list(param.default)]
     for name in defaults if flow.ref.define.name != "__init__" else ():
         stores = [s for s in flow.facts.stores if s.path == name and s.form is Form.APPEND and s.inner is None]
-        tensors = (s for s in stores if s.value.kind in (Kind.TENSOR, Kind.OUTPUT))
+        tensors = (s for s in stores if _has_tensor(s.value))
         store = next((s for s in tensors if not s.carries_graph), None)  # the graph of another one is told of elsewhere
         call = _call_without(flow, name) if store is not None and _is_kept(flow, name) else None
         if store is not None and call is not None:
             yield DefaultList(store.site, name, call)
+
+
+def _has_tensor(value: Value) -> bool:
+    """Whether it is a tensor, or a tuple or a dict that has one."""
+    return value.kind in (Kind.TENSOR, Kind.OUTPUT) or any(_has_tensor(part) for _, part in value.parts)
 
 
 def _makes_list(default: t.Expr | None) -> bool:

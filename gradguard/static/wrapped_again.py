@@ -109,5 +109,9 @@ def _is_taken_off(flow: Flow, node: t.Node, link: Link) -> bool:
         return False
     again = re.compile(rf"\.{name}\s*=(?!=)|\bdel\s[^\n]*\.{name}\b|attr\([^\n]*['\"]{name}['\"]")
     others = any(stmt is not node and binds(stmt, link.path) for stmt in flow.ref.define.statements)
-    own = [flow.ref.define.name, *(node.name for node in flow.ref.define.nodes if isinstance(node, t.Define))]
+    own = [
+        flow.ref.define.name,
+        "__init__",
+        *(node.name for node in flow.ref.define.nodes if isinstance(node, t.Define)),
+    ]
     return others or survey.mentions(_MARKED, flow.module) or survey.acts(name, again, flow.module, besides=own)

@@ -49,7 +49,11 @@ class Trainer:
             if epoch % 5 == 0:
                 print(len(self.validate(batches)))
 """
-FLAGGED = {"a function": PLAY, "a method, every so many epochs": METHOD}
+FLAGGED = {
+    "pairs, of which the last ones are read": PLAY.replace("frames.append(obs)", "frames.append((obs, action))"),
+    "a function": PLAY,
+    "a method, every so many epochs": METHOD,
+}
 CLEAN = {
     "None": twin(PLAY, ("frames=[]", "frames=None"), ("    kept = []", "    kept = []; frames = frames or []")),
     "a list of its own": twin(PLAY, ("    kept = []", "    kept = []; frames = list(frames)")),
@@ -60,6 +64,7 @@ CLEAN = {
     "emptied by a slice": twin(PLAY, ("    kept = []", "    kept = []; frames[:] = []")),
     "cut": twin(PLAY, ("    kept = []", "    kept = []; del frames[:-100]")),
     "a queue": twin(PLAY, ("frames.append(obs)", "frames.append(obs); frames.pop(0)")),
+    "pairs of numbers": twin(PLAY, ("frames.append(obs)", "frames.append((step, action.item()))")),
     "numbers": twin(PLAY, ("frames.append(obs)", "frames.append(action.item())")),
     "graphs, of which another rule tells": twin(METHOD, ("    @torch.no_grad()\n", "")),
     "called once": twin(PLAY, ("    for step in range(steps):", "    if steps:")),

@@ -461,3 +461,50 @@ def test_several_files(tmp_path: Path) -> None:
     (tmp_path / "twin").mkdir()
     files["main.py"] = files["main.py"].replace("if step % 50 == 0:", "if step == 50:")
     assert lines_in_files(tmp_path / "twin", files, CODE) == []
+
+
+ATTRIBUTE = """
+    class Step:
+        def __init__(self, number, scores, before):
+            self.number, self.scores, self.before = number, scores, before
+
+        def drift(self):
+            return 0.0 if self.before is None else (self.scores - self.before.scores).abs().mean().item()
+
+    class Engine:
+        def __init__(self, model, optimizer):
+            self.model, self.optimizer = model, optimizer
+            self.last = None
+
+        def advance(self, number, x, y):
+            scores = self.model(x)
+            self.optimizer.zero_grad()
+            F.mse_loss(scores, y).backward()
+            self.optimizer.step()
+            self.last = Step(number, scores.detach(), self.last)  # !
+            return self.last.drift()
+
+        def fit(self, loader):
+            for number, (x, y) in enumerate(loader):
+                print(self.advance(number, x, y))
+"""
+
+
+def test_an_attribute_that_the_constructor_begins() -> None:
+    assert_flagged(ATTRIBUTE, CODE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("scores.detach(), self.last)", "scores.detach(), None)"),
+        ("            return self.last.drift()", "            self.last.before.before = None"),
+        ("        for number,", "        self.last = None\n            for number,"),
+        (
+            "self.number, self.scores, self.before = number, scores, before",
+            "self.number, self.scores, self.before = number, scores, None",
+        ),
+    ],
+)
+def test_an_attribute_whose_chain_is_cut(change: tuple[str, str]) -> None:
+    assert_clean(twin(ATTRIBUTE, change), CODE)
