@@ -26,6 +26,9 @@ the next backward adds to it. For a copy of the model, made anew for each task, 
 use: the last one ties it for ever, also where a closure runs the copy (`optimizer.step(lambda: copied(x).sum())`). So
 it is with the model that a function makes for each fold and trains, and with a head that a call, or an object, makes
 for one task: the optimizer has the body, and resets that alone.
+An input that is made anew for each graph is tied in the same way, and no reset of the parameters reaches it: after
+`u.sum().backward(create_graph=True)`, `x.grad` refers to `x`. Measured with a network of 32 units and 64 points: 8.8 KB
+a step, also with `backward(..., inputs=[x])`; nothing with `x.grad = None` at the end.
 Measured on torch 2.13 with a small MLP: 290 KB a step with `zero_()`, nothing with either form of `zero_grad()`.
 
 **Not flagged.** A loop that resets the gradients (as AdaHessian is used): the memory is given back at the reset.
@@ -52,14 +55,18 @@ rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_
 
 @rule.in_source
 def keeps_a_cycle(function: Function) -> Iterator[Finding]:
-    for backward in function.backwards:
-        if backward.create_graph is None or backward.at_start:
-            continue
-        if not backward.of_copy and (backward.resets or backward.inner is not None):
-            continue
-        if backward.loop is None and (function.name == "__init__" or backward.reset_around):
-            continue  # once for each object; in a closure whose caller resets
-        if backward.asks_callers and resets_gradients(function):
+    told = set()
+    for leaf, backward in function.tied_leaves():
+        told.add(backward.site.node)
+        yield rule.finding(
+            backward.site,
+            f"`backward(create_graph=True)` ties `{leaf}` to the graph of `{leaf}.grad`: what is made anew each time "
+            "stays, with every activation, whatever resets the parameters, and gc.collect() cannot free it",
+            help=f"use `torch.autograd.grad(..., {leaf}, create_graph=True)`, or set `{leaf}.grad = None` when it was "
+            "used",
+        )
+    for backward in _of_parameters(function):
+        if backward.site.node in told:
             continue
         yield rule.finding(
             backward.source.site,
@@ -70,6 +77,20 @@ def keeps_a_cycle(function: Function) -> Iterator[Finding]:
             + ": `model.zero_grad()`",
             fix=_fix(function, backward),
         )
+
+
+def _of_parameters(function: Function) -> Iterator[Backward]:
+    """The backwards that tie the parameters to their gradients."""
+    for backward in function.backwards:
+        if backward.create_graph is None or backward.at_start:
+            continue
+        if not backward.of_copy and (backward.resets or backward.inner is not None):
+            continue
+        if backward.loop is None and (function.name == "__init__" or backward.reset_around):
+            continue  # once for each object; in a closure whose caller resets
+        if backward.asks_callers and resets_gradients(function):
+            continue
+        yield backward
 
 
 def _fix(function: Function, backward: Backward) -> Fix | None:

@@ -84,6 +84,7 @@ from gradguard.static.stale_schedulers import stale_schedulers
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.tied_by_data import tied_by_data
+from gradguard.static.tied_leaves import tied_leaves
 from gradguard.static.trained_averages import trained_averages
 from gradguard.static.trained_teachers import trained_teachers
 from gradguard.static.uncalled import uncalled
@@ -171,6 +172,7 @@ def judge(flow: Flow) -> None:
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
+    flow.facts.tied_leaves = lambda: list(tied_leaves(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
     flow.facts.only_detached = lambda: list(only_detached(flow))

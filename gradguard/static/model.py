@@ -174,6 +174,7 @@ class Function:
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         dropped_gradients: the calls of ``autograd.grad`` whose result nothing takes, and the step that would need it.
         discarded: the statements that call what only gives a new tensor: ``hidden.detach()``.
+        tied_leaves: the inputs whose gradient holds the graph that it was computed in, and the backward that does it.
         tied_by_data: the statements that give a parameter the storage of another one.
         overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
         only_detached: of a ``forward``: the parameters of which it uses detached numbers alone (reads other files).
@@ -267,6 +268,7 @@ class Function:
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     dropped_gradients: Callable[[], list[tuple[GradCall, Step]]] = field(default=list, repr=False)
     discarded: Callable[[], list[Site]] = field(default=list, repr=False)
+    tied_leaves: Callable[[], list[tuple[str, Backward]]] = field(default=list, repr=False)
     tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
     overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)
     only_detached: Callable[[], list[OnlyDetached]] = field(default=list, repr=False)
