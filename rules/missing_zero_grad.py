@@ -94,7 +94,10 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             + ("before it, in every iteration" if _is_each(step, loop) else f"after each `{target}.step()`"),
             fix=_fix(backward, step, loop, alone=alone),
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
-            related=_where_it_steps(step),
+            related=(
+                *_where_it_steps(step),
+                *((outer.site.related("this is the reset"),) if outer is not None else ()),
+            ),
         )
 
 

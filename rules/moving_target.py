@@ -87,5 +87,8 @@ def _follows_its_prediction(function: Function) -> Iterator[Finding]:
             f"{name} is computed by `{target.module}` with its graph: the gradients move the target, too",
             help="compute the target under `torch.no_grad()`, or detach it",
             fix=with_call(target.site, "detach()"),
-            related=(target.loss.related("this compares it with what the same network predicts"),),
+            related=(
+                target.run.related("this records the graph"),
+                target.loss.related("this compares it with what the same network predicts"),
+            ),
         )

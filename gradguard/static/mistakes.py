@@ -274,12 +274,14 @@ class MovingTarget:
         loss: what compares.
         target: the path of the target, if it has one.
         module: the path of the network.
+        run: where it is called for the target.
     """
 
     site: Site
     loss: Site
     target: str | None
     module: str
+    run: Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,19 +35,19 @@ def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
         sides = compared(flow, node)
         for prediction, target in (sides, sides[::-1]) if sides is not None else ():
             made = _discounted(flow, target)
-            module = _trained(flow, prediction, target) if made is not None else None
-            if made is not None and module is not None:
-                yield MovingTarget(flow.site(made), flow.site(node), t.path_of(target), module)
+            run = _trained(flow, prediction, target) if made is not None else None
+            if made is not None and run is not None:
+                yield MovingTarget(flow.site(made), flow.site(node), t.path_of(target), run.module or "", run.site)
                 break
 
 
-def _trained(flow: Flow, prediction: t.Expr, target: t.Expr) -> str | None:
-    """The module that gives both, in two calls."""
+def _trained(flow: Flow, prediction: t.Expr, target: t.Expr) -> Forward | None:
+    """The call for the target, of the module that gives both."""
     ours, items = runs_of(flow, prediction), _run_for_items(flow, target)
     theirs = [*(each for each in runs_of(flow, target) if _is_backpropagated(flow, each)), *items]
     asked = [each for each in theirs if each not in ours and any(_ask_the_same(each, other) for other in ours)]
-    modules = {each.module for each in asked if each.module is not None and not _is_in_own_context(flow, each)}
-    return min(modules) if modules else None
+    recorded = (each for each in asked if each.module is not None and not _is_in_own_context(flow, each))
+    return min(recorded, key=lambda each: each.module or "", default=None)
 
 
 def _ask_the_same(call: Forward, other: Forward) -> bool:
