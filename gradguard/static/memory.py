@@ -14,7 +14,7 @@ from gradguard.static.clearing import AT_START
 from gradguard.static.functions_called import calls_of
 from gradguard.static.guards import guards
 from gradguard.static.kept_by_filter import letting_pass
-from gradguard.static.last_few import only_last_is_read
+from gradguard.static.last_few import only_best_is_read, only_last_is_read
 from gradguard.static.last_few_of_each import only_last_of_each_is_read
 from gradguard.static.model import Form, Loop, Scope, Store
 from gradguard.static.names import attributes_of
@@ -48,6 +48,7 @@ def judge_memory(flow: Flow, store: Store) -> None:
         store.only_last_is_read = cache(
             lambda: only_last_is_read(flow, store) or only_last_of_each_is_read(flow, store)
         )
+        store.only_best_is_read = cache(lambda: only_best_is_read(flow, store))
         store.is_of_training = cache(lambda: _is_run_by_training(flow, store))
         store.never_reset = cache(lambda: _never_reset(flow, store))
 

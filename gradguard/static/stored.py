@@ -181,6 +181,7 @@ class Store(Event):
         is_buffer: it updates a registered buffer of a module.
         gets_graphs: whether the buffer's module may be given what has a graph (reads other files).
         is_of_training: whether a training comes to it each time that it computes gradients (reads files).
+        only_best_is_read: whether nothing reads more than the best one, by its number (reads files).
         only_last_is_read: whether nothing reads more than the newest of the list that it is added to (reads files).
         emptied_name: where a method binds its own name for the collection anew, as if that emptied it.
         never_reset: the method of the object that is to empty the list, where nothing calls it (reads other files).
@@ -235,6 +236,7 @@ class Store(Event):
     is_buffer: bool = False
     gets_graphs: Callable[[], bool] = field(default=surely, repr=False)
     only_last_is_read: Callable[[], bool] = field(default=lambda: False, repr=False)
+    only_best_is_read: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_of_training: Callable[[], bool] = field(default=lambda: False, repr=False)
     never_reset: Callable[[], str | None] = field(default=lambda: None, repr=False)
     emptied_name: Callable[[], Site | None] = field(default=lambda: None, repr=False)

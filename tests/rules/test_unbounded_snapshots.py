@@ -674,3 +674,42 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+EPOCHS = """
+    import copy
+
+    def fit(model, optimizer, loader, epochs):
+        history, losses = [], []
+        for epoch in range(epochs):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+            losses.append(validate(model))
+            history.append(copy.deepcopy(model.state_dict()))  # !
+        model.load_state_dict(history[losses.index(min(losses))])
+"""
+
+
+def test_those_of_all_epochs_of_which_one_is_read() -> None:
+    assert_flagged(EPOCHS, CODE)
+    by_name = EPOCHS.replace("history[losses.index(min(losses))]", "history[best_epoch]")
+    assert_flagged(by_name, CODE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("model.load_state_dict(history[losses.index(min(losses))])", "return history"),
+        (
+            "model.load_state_dict(history[losses.index(min(losses))])",
+            "for i in range(epochs): test(model, history[i])",
+        ),
+        ("model.load_state_dict(history[losses.index(min(losses))])", "torch.save(history, 'all.pt')"),
+        ("history.append(", "if losses[-1] == min(losses): history[:] = [0] * epoch; history.append("),
+        ("F.mse_loss(model(x), y).backward()", "print(F.mse_loss(model(x), y).item())"),
+    ],
+)
+def test_those_of_all_epochs_that_something_else_is_done_with(change: tuple[str, str]) -> None:
+    assert_clean(twin(EPOCHS, change), CODE)
