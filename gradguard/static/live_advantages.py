@@ -172,6 +172,8 @@ def _trained_values(flow: Flow) -> Iterator[tuple[t.Node, t.Expr]]:
 
 def _is_log_probability(flow: Flow, expr: t.Expr) -> bool:
     expr = _plain(expr)
+    if isinstance(expr, t.Call) and expr.name in ("stack", "cat") and len(expr.args) in (1, 2):
+        return _is_log_probability(flow, expr.args[0].value)
     if isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute):
         return expr.func.name == "log_prob" or _is_log_probability(flow, expr.func.value)
     name = (t.path_of(expr) or "").rpartition(".")[2]
@@ -187,10 +189,10 @@ def _plain(expr: t.Expr) -> t.Expr:
 def _value_of(flow: Flow, advantage: t.Expr, trained: Sequence[t.Expr]) -> t.Expr | None:
     """The value, with its graph, that is taken away from a return: ``values`` of ``returns - values``."""
     difference = _difference(flow, unshaped(advantage))
-    if difference is None or _is_cut(flow, advantage, difference):
+    if difference is None or _is_cut(flow, advantage):
         return None
-    value = unshaped(difference.operands[1])
-    if any(cuts(flow, part) for part in t.walk(difference)) or not _may_be_value(value):
+    value = unshaped(difference[1])
+    if any(cuts(flow, part) for each in difference for part in t.walk(each)) or not _may_be_value(value):
         return None
     paths = {t.path_of(each) for each in trained} - {None}
     bound = flow.ref.assigned.get(t.path_of(value) or "", [])
@@ -199,14 +201,37 @@ def _value_of(flow: Flow, advantage: t.Expr, trained: Sequence[t.Expr]) -> t.Exp
     return value if t.path_of(value) in paths or runs_of(flow, value) else None
 
 
-def _difference(flow: Flow, expr: t.Expr) -> t.Operation | None:
-    """The difference that something is, or is bound to; it may be normalized afterwards."""
+def _difference(flow: Flow, expr: t.Expr) -> Sequence[t.Expr] | None:
+    """The two whose difference something is, or is bound to; it may be normalized afterwards."""
     path = t.path_of(expr)
     bound = flow.ref.assigned.get(path, []) if path is not None else [expr]
     first = [unshaped(value) for value in bound if path is None or not _goes_on_from(value, path)]
     found = first[0] if len(first) == 1 else None
-    is_difference = isinstance(found, t.Operation) and found.operator == "-" and len(found.operands) == 2
-    return found if is_difference else None  # type: ignore[return-value]
+    if isinstance(found, t.Call):
+        return _given_to_difference(flow, found)
+    return _operands(found) if found is not None else None
+
+
+def _operands(expr: t.Expr) -> Sequence[t.Expr] | None:
+    is_difference = isinstance(expr, t.Operation) and expr.operator == "-" and len(expr.operands) == 2
+    return expr.operands if is_difference else None  # type: ignore[attr-defined]
+
+
+def _given_to_difference(flow: Flow, call: t.Call) -> Sequence[t.Expr] | None:
+    """What a function is given that returns the difference of two of its parameters: ``advantage(returns, values)``."""
+    for ref in functions_called(flow, call):
+        ways = [stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return)]
+        made = ref.bound_to(ways[0]) if len(ways) == 1 and ways[0] is not None else []
+        operands = _operands(made[0]) if len(made) == 1 else None
+        inner = flow.project.flow(ref)
+        if operands is None or inner is None or any(cuts(inner, part) for each in operands for part in t.walk(each)):
+            continue
+        given = ref.given_by(call)
+        found = [given.get(t.path_of(each) or "") for each in operands]
+        known = [each for each in found if each is not None]
+        if len(known) == len(operands):
+            return known
+    return None
 
 
 def _goes_on_from(value: t.Expr, path: str) -> bool:
@@ -214,7 +239,7 @@ def _goes_on_from(value: t.Expr, path: str) -> bool:
     return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in t.walk(value))
 
 
-def _is_cut(flow: Flow, advantage: t.Expr, difference: t.Operation) -> bool:
+def _is_cut(flow: Flow, advantage: t.Expr) -> bool:
     """Whether its graph is cut afterwards, or none is recorded where it is computed."""
     path = t.path_of(advantage)
     later = flow.ref.assigned.get(path, []) if path is not None else []

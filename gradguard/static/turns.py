@@ -27,12 +27,25 @@ def every(flow: Flow, stmt: t.If) -> int | None:
     written = period(stmt.test)
     if written is None and (most := _counted_to(flow, stmt)) is not None:
         return _default(flow.ref, most, _MOST_NAMES) or 0
-    if written != 0 or not any(map(_steps, t.walk(stmt.body))):
+    if written or not any(map(_steps, t.walk(stmt.body))):
         return written
-    return max(
-        (number for count in moduli(stmt.test) if (number := _default(flow.ref, count, _MOST_NAMES)) is not None),
-        default=0,
-    )
+    counts = moduli(stmt.test) or _moduli_of_names(flow, stmt.test)
+    numbers = (_default(flow.ref, count, _MOST_NAMES) for count in counts)
+    return max((number for number in numbers if number is not None), default=0) if counts else None
+
+
+def _moduli_of_names(flow: Flow, test: t.Expr) -> list[t.Expr]:
+    """``n`` of ``ends = (i + 1) % n == 0``, ``if ends:``; of ``start = i - i % n``, ``if i + 1 == start + n:``."""
+    if flow.loop is None or not (isinstance(test, t.Name) or _is_equation(test)):
+        return []
+    bound = (flow.ref.assigned.get(node.id, []) for node in t.walk(test) if isinstance(node, t.Name))
+    once = [values[0] for values in bound if len(values) == 1 and values[0] in flow.loop.nodes]
+    told = [value for value in once if not isinstance(test, t.Name) or any(map(_is_equation, t.walk(value)))]
+    return [count for value in told for count in moduli(value)]
+
+
+def _is_equation(test: t.Node) -> bool:
+    return isinstance(test, t.Operation) and test.operator == "=="
 
 
 def _counted_to(flow: Flow, stmt: t.If) -> t.Expr | None:

@@ -318,3 +318,45 @@ def test_losses_that_others_add_up(snippet: str) -> None:
 )
 def test_losses_that_are_right(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+DIFFERENCE_BY_HELPER = """
+    def advantage(returns, values):
+        adv = returns - values
+        return adv
+
+    class Agent:
+        def update(self, states, actions, returns):
+            dist, values = self.actor(states), self.critic(states)
+            logps = [dist.log_prob(action) for action in actions]
+            adv = advantage(returns, values)
+            policy_loss = -(torch.stack(logps) * adv).mean()  # !
+            value_loss = (returns - values).pow(2).mean()
+            loss = policy_loss + 0.5 * value_loss
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def test_a_difference_that_a_function_gives() -> None:
+    assert_flagged(DIFFERENCE_BY_HELPER, CODE)
+    assert_flagged(
+        DIFFERENCE_BY_HELPER.replace("adv = returns - values\n        return adv", "return returns - values"), CODE
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("return adv", "return adv.detach()"),
+        ("adv = returns - values", "adv = returns - values.detach()"),
+        ("= advantage(returns, values)", "= advantage(returns, values.detach())"),
+        ("torch.stack(logps) * adv)", "torch.stack(logps) * adv.detach())"),
+        ("torch.stack(logps) * adv)", "torch.stack(states) * adv)"),
+        ("def advantage", "@torch.no_grad()\n    def advantage"),
+        ("adv = returns - values", "adv = values - returns"),
+    ],
+)
+def test_a_difference_without_a_graph(change: tuple[str, str]) -> None:
+    assert_clean(twin(DIFFERENCE_BY_HELPER, change), CODE)

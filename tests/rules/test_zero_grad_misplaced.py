@@ -652,6 +652,45 @@ def test_a_setting_that_is_not_known_waits(count: str) -> None:
     assert_flagged(BY_A_SETTING.format(count=count), CODE, Confidence.LOW)
 
 
+IN_WORDS = """
+    EVERY = 4
+
+    def train(model, loader, opt):
+        for i, (x, y) in enumerate(loader):
+            {told}
+            opt.zero_grad()  # !
+            loss = F.cross_entropy(model(x), y) / EVERY
+            loss.backward()
+            if {ends}:
+                opt.step()
+"""
+ENDS = {
+    "a name": ("ends = (i + 1) % EVERY == 0", "ends"),
+    "a name, or the last one": ("ends = ((i + 1) % EVERY == 0) or i + 1 == len(loader)", "ends"),
+    "where a group of batches ends": ("start = i - i % EVERY", "i + 1 == start + EVERY"),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
+def test_a_condition_by_its_name(ends: tuple[str, str]) -> None:
+    snippet = IN_WORDS.format(told=ends[0], ends=ends[1])
+    assert_flagged(snippet, CODE)
+    assert_clean(twin(snippet, ("EVERY = 4", "EVERY = 1")), CODE)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        ("ok = torch.isfinite(x).all()", "ok"),
+        ("row = i % EVERY", "row"),  # every batch but the first of a few: none is to be skipped
+        ("ends = i == len(loader) - 1", "ends"),
+        ("start = i - i % EVERY", "x.mean() > start"),
+    ],
+)
+def test_a_name_of_something_else(ends: tuple[str, str]) -> None:
+    assert_clean(IN_WORDS.format(told=ends[0], ends=ends[1]).replace("  # !", ""), CODE)
+
+
 TWO = """
     def train(loader, a_model, b_model, optimizer, g, g_optimizer):
         for a, b in loader:
