@@ -148,7 +148,10 @@ def _is_number(define: t.Define, value: t.Expr) -> bool:
     Or a setting, or a quotient without rest, through which torch takes no gradient.
     """
     if isinstance(value, t.Name):
-        value = next((param.default for param in define.params if param.name == value.id), None) or value
+        param = next((each for each in define.params if each.name == value.id), None)
+        if param is not None and _is_hyperparameter(param):
+            return True
+        value = param.default if param is not None and param.default is not None else value
     if isinstance(value, t.Conditional):
         return _is_number(define, value.body) and _is_number(define, value.orelse)
     if isinstance(value, t.Operation):
@@ -156,6 +159,19 @@ def _is_number(define: t.Define, value: t.Expr) -> bool:
     if isinstance(value, t.Attribute):
         return _is_of_settings(t.path_of(value.value) or "")
     return isinstance(value, t.Constant) and isinstance(value.value, int | float)
+
+
+_HYPERPARAMETER = re.compile(
+    r"(?:temp|temperature|tau|alpha|beta|gamma|lam|lambda|lmbda|margin|eps|epsilon|smoothing|sigma|momentum|rate|lr|"
+    r"(?:\w+_)?(?:coef|coeff|coefficient|lambda|factor|ratio|margin|temperature))_?\d?",
+    re.I,
+)
+
+
+def _is_hyperparameter(param: t.Param) -> bool:
+    """Whether a constructor is given a number for a parameter, as its annotation or its name says."""
+    is_said = isinstance(param.annotation, t.Name) and param.annotation.id in ("float", "int")
+    return is_said or (param.annotation is None and _HYPERPARAMETER.fullmatch(param.name) is not None)
 
 
 def _gets_no_graph(flow: Flow, root: Root) -> bool:

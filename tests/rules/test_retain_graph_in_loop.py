@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gradguard.findings import Severity
@@ -789,3 +791,41 @@ def test_losses_of_what_was_made_before_the_loop_carry_no_other_graphs(before: s
 def test_losses_of_what_each_iteration_makes() -> None:
     made = DRIVERS.replace("values[i])", "self.run_one(obs[i]))").replace("values = self.run_all(obs)", "pass")
     assert_flagged(made.replace("(retain_graph=True)", "(retain_graph=True)  # !"), CODE)
+
+
+DISTILLED = """
+    class Soft(nn.Module):
+        def __init__(self, {param}):
+            super().__init__()
+            self.kept = {name}
+
+        def forward(self, output, target):
+            return F.kl_div(output / self.kept, target / self.kept) * self.kept
+
+    class Learner:
+        def __init__(self, model, teacher, configs):
+            self.model, self.teacher = model, teacher
+            self.opt = torch.optim.SGD(model.parameters(), 0.1)
+            self.soft = Soft(configs["given"])
+
+        def train(self, loader):
+            for x, y in loader:
+                self.opt.zero_grad()
+                out = self.model(x)
+                with torch.no_grad():
+                    target = self.teacher(x)
+                loss = F.cross_entropy(out, y) + self.soft(out, target)
+                loss.backward(retain_graph=True)  # !
+                self.opt.step()
+"""
+
+
+@pytest.mark.parametrize("param", ["temperature", "kd_lambda", "x: float", "count: int", "margin=None"])
+def test_a_constructor_that_is_given_a_number(param: str) -> None:
+    assert_flagged(DISTILLED.format(param=param, name=re.split(r"\W", param)[0]), CODE)
+
+
+@pytest.mark.parametrize("param", ["prototypes", "x", "temperature: torch.Tensor", "scales", "alphas"])
+def test_a_constructor_that_may_be_given_a_graph(param: str) -> None:
+    snippet = DISTILLED.format(param=param, name=re.split(r"\W", param)[0])
+    assert_clean(snippet.replace("  # !", ""), CODE)
