@@ -26,7 +26,8 @@ optimizer = optim.Adam([*model.parameters(), *criterion.parameters()])
 **Not flagged.** An object that is given to anything which may take its parameters: another module, a list, a factory, a
 function that cannot be read; one that is frozen, loaded, or trains itself; parameters that are no free numbers (a
 filter, a window, a table), or that nothing computes with; what is random or fixed by its name. A whole network that is
-run on the way to the loss, and that no optimizer has, is reported with low confidence: it may be meant to stay.
+run on the way to the loss, and that no optimizer has, is reported with low confidence: it may be meant to stay. Not so
+where the one optimizer is given others of the same function, network by network: then this one was forgotten.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html#constructing-it>,
 <https://docs.pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html>.

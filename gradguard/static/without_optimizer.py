@@ -267,7 +267,23 @@ def _untrained(flow: Flow, made: Made) -> WithoutOptimizer | None:
     next_one = [*after, *optimizers][0] if after or len(optimizers) == 1 else None
     site = flow.site(optimizers[next_one] if next_one is not None else made.call)
     run = next(Site(p.ref.chunk, call) for p in known for call in p.ref.calls if id(call) in runs)
-    return WithoutOptimizer(site, made.path, made.parameters, flow.site(made.call), made.declared, run, made.is_sure)
+    is_sure = made.is_sure or (len(optimizers) == 1 and _names_others(flow.ref, made.path, *optimizers.values()))
+    return WithoutOptimizer(site, made.path, made.parameters, flow.site(made.call), made.declared, run, is_sure)
+
+
+def _names_others(ref: FunctionRef, path: str, optimizer: t.Call) -> bool:
+    """Whether an optimizer is given several networks one by one that the same function makes, and this one is not.
+
+    ``Adam([*encoder.parameters(), *decoder.parameters()])``, ``Adam(nn.ModuleList([encoder, decoder]).parameters())``.
+    """
+    given = [node for arg in optimizer.args[:1] for value in ref.bound_to(arg.value) for node in t.walk(value)]
+    asked = [node for node in given if isinstance(node, t.Call) and node.name == "parameters"]
+    owners = [call.func.value for call in asked if isinstance(call.func, t.Attribute)]
+    items = [item for owner in owners for made in t.walk(owner) if isinstance(made, t.Display) for item in made.items]
+    named = {each for expr in (*owners, *items) if (each := t.path_of(expr)) is not None}
+    is_attribute = path.startswith("self.")
+    siblings = [each for each in named if each in ref.assigned and each.startswith("self.") == is_attribute]
+    return len(siblings) > 1 and len(siblings) == len(named)
 
 
 def _runs(call: t.Call, path: str, methods: frozenset[str]) -> bool:

@@ -430,3 +430,59 @@ def test_what_it_says() -> None:
         "its class declares a parameter here",
         "it is run here: `criterion(model(x), y)`",
     ]
+
+
+FORGOTTEN = """
+    class Coder:
+        def __init__(self, size):
+            self.encoder = nn.Sequential(nn.Linear(size, 128), nn.ReLU())
+            self.decoder = nn.Linear(8, size)
+            self.latent = nn.Linear(128, 8)
+            self.optimizer = torch.optim.Adam([*self.encoder.parameters(), *self.decoder.parameters()])  # !
+
+        def step(self, x):
+            loss = F.mse_loss(self.decoder(self.latent(self.encoder(x))), x)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def train(loader, size):
+        coder = Coder(size)
+        for x in loader:
+            coder.step(x)
+"""
+GIVEN = "[*self.encoder.parameters(), *self.decoder.parameters()]"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        GIVEN,
+        "list(self.encoder.parameters()) + list(self.decoder.parameters())",
+        "nn.ModuleList([self.encoder, self.decoder]).parameters()",
+        "[{'params': self.encoder.parameters()}, {'params': self.decoder.parameters(), 'lr': 0.1}]",
+    ],
+)
+def test_one_network_of_several_is_forgotten(given: str) -> None:
+    assert_flagged(FORGOTTEN.replace(GIVEN, given), CODE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (GIVEN, "[*self.encoder.parameters(), *self.decoder.parameters(), *self.latent.parameters()]"),
+        (GIVEN, "self.encoder.parameters()"),  # the others may be meant to stay
+        (GIVEN, "[p for net in (self.encoder, self.decoder, self.latent) for p in net.parameters()]"),
+        (GIVEN, "self.parameters()"),
+        ("self.latent = nn.Linear(128, 8)", "self.latent = nn.Linear(128, 8).requires_grad_(False)"),
+        ("self.latent", "self.random_latent"),
+        ("self.latent(self.encoder(x))", "self.encoder(x)[:, :8]"),
+        (
+            "        def step",
+            "            self.second = torch.optim.Adam(self.latent.parameters())\n\n        def step",
+        ),
+        ("        def step", "            self.latent.load_state_dict(torch.load('latent.pt'))\n\n        def step"),
+    ],
+)
+def test_a_network_that_is_not_forgotten(change: tuple[str, str]) -> None:
+    assert_clean(twin(FORGOTTEN, change), CODE)
