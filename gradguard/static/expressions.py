@@ -124,6 +124,8 @@ def _attribute(flow: Flow, expr: t.Attribute, state: State) -> Value:
         return DETACHED if expr.name == "grad_fn" else NUMBER
     if path is not None and is_module_of_unknown(flow, path, base):
         return Value(kind=Kind.MODULE)
+    if expr.name == "features" and base.kind is Kind.MODULE and str(base.ref).startswith("torchvision.models."):
+        return base._replace(ref=None)
     if base.kind in (Kind.TENSOR, Kind.OUTPUT) or (part := base.part(expr.name)) is not None:
         part = base.part(expr.name)
         if part is None and base.kind is Kind.TENSOR and _is_call_result(base) and expr.name not in _OF_TENSORS:

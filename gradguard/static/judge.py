@@ -38,6 +38,7 @@ from gradguard.static.frozen_in_training import frozen_in_training
 from gradguard.static.goes_on import goes_on, through_iterations
 from gradguard.static.handed_functions import is_run_by_others
 from gradguard.static.hooks import judge_hook
+from gradguard.static.idle_gradients import idle_gradients
 from gradguard.static.kept_contexts import kept_contexts
 from gradguard.static.keys_given import keys_given
 from gradguard.static.leaf_attributes import leaves_made, never_trained
@@ -195,6 +196,8 @@ def judge(flow: Flow) -> None:
         flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
     if computed := computed_of_parameters(flow):
         flow.facts.unregistered_results = lambda: never_registered(flow, computed)
+    if flow.facts.backwards and flow.facts.steps:
+        flow.facts.idle_gradients = lambda: list(idle_gradients(flow))
     if flow.facts.backwards:
         flow.facts.live_multipliers = lambda: list(live_multipliers(flow))
         flow.facts.changed_between = lambda: list(changed_between(flow))

@@ -19,6 +19,8 @@ _HARMLESS = frozenset("to cuda cpu float half double bfloat16 train eval type fo
 _READING = frozenset("item tolist detach size dim".split())
 _SHOWING = frozenset("print type isinstance add_scalar add_scalars info debug warning format".split())
 _WRAPPING = ("DataParallel", "DistributedDataParallel", "DDP", "compile")
+# `models.vgg16(pretrained=True).features` makes one, and reaches none that is there.
+_OF_LIBRARY = re.compile(r"\bmodels\.\w+\([^()\n]*\)(?:\.\w+)?")
 _MAX_PLACES = 40
 _MAX_DEPTH = 5
 
@@ -30,20 +32,23 @@ class Place(NamedTuple):
     path: str
 
 
-def places(project: Project, ref: FunctionRef, path: str, methods: frozenset[str] = frozenset()) -> list[Place] | None:
+def places(
+    project: Project, ref: FunctionRef, path: str, methods: frozenset[str] = frozenset(), *, in_modules: bool = False
+) -> list[Place] | None:
     """Where an object is known that a function makes; None where something else may become of it (reads other files).
 
     Args:
         path: of the variable, or the attribute, that it is bound to.
         methods: what may be called of it, besides what any module has.
+        in_modules: it may be a part of a module: what becomes of that is for the caller to ask.
     """
-    search = _Search(project, methods)
+    search = _Search(project, methods, in_modules)
     return search.found if search.follow(ref, path) else None
 
 
 class _Search:
-    def __init__(self, project: Project, methods: frozenset[str]) -> None:
-        self.project, self.methods = project, methods | _HARMLESS
+    def __init__(self, project: Project, methods: frozenset[str], in_modules: bool) -> None:
+        self.project, self.methods, self.in_modules = project, methods | _HARMLESS, in_modules
         self.found: list[Place] = []
 
     def follow(self, ref: FunctionRef, path: str, depth: int = 0) -> bool:
@@ -60,7 +65,9 @@ class _Search:
 
     def _in_object(self, ref: FunctionRef, path: str, depth: int) -> bool:
         owner = ref.owner
-        if owner is None or owner.is_module or owner.has_foreign_base or self._is_known_outside(owner, path[5:]):
+        if owner is None or (owner.is_module and not self.in_modules) or owner.has_foreign_base:
+            return False
+        if self._is_known_outside(owner, path.removeprefix("self.")):
             return False
         methods = methods_of(owner)
         if any(_gives_itself(node) for method in methods for node in method.define.nodes):
@@ -121,7 +128,7 @@ class _Search:
         """Whether other code may reach the attribute, or the class has heirs."""
         survey, outside = self.project.survey, re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
         texts = survey.texts_used(name, owner.module, outside)
-        lines = (line.text for text in texts for line in lines_with(name, text))
+        lines = (_OF_LIBRARY.sub("", line.text) for text in texts for line in lines_with(name, text))
         return any(outside.search(line) is not None for line in lines) or survey.is_base(owner.name, owner.module)
 
     def _is_imported(self, module: Module, name: str) -> bool:

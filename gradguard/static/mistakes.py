@@ -228,6 +228,25 @@ class Unreached:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleGradients:
+    """A backward computes the gradients of a network that is not to be trained, and that no optimizer has.
+
+    Args:
+        site: where the network is run, with its graph.
+        network: its path.
+        kind: why it is not to be trained: ``copy``, ``pretrained`` or ``loaded``.
+        made: what makes it.
+        backward: what computes the gradients.
+    """
+
+    site: Site
+    network: str
+    kind: str
+    made: Site
+    backward: Site
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedTeacher:
     """The optimizer of a student has its teacher as well, and the loss has the graph of both.
 

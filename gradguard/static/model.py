@@ -45,6 +45,7 @@ from gradguard.static.mistakes import (
     EvaluatedAgain,
     Exchanged,
     FrozenInTraining,
+    IdleGradients,
     KeptContext,
     KeptKey,
     LeftByError,
@@ -170,6 +171,7 @@ class Function:
         moving_targets: the targets that the network which is trained computes itself, with their graph.
         trained_averages: the networks that follow another one, and are trained as well (reads other files).
         trained_teachers: the teachers that it trains with their students (reads other files).
+        idle_gradients: the networks that a backward goes through, and that nothing trains (reads other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         dropped_gradients: the calls of ``autograd.grad`` whose result nothing takes, and the step that would need it.
@@ -264,6 +266,7 @@ class Function:
     moving_targets: Callable[[], list[MovingTarget]] = field(default=list, repr=False)
     trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)
     trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
+    idle_gradients: Callable[[], list[IdleGradients]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     dropped_gradients: Callable[[], list[tuple[GradCall, Step]]] = field(default=list, repr=False)

@@ -1,0 +1,55 @@
+"""Backwards that compute the gradients of networks which nothing trains: a teacher, a target, pretrained features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.filled import goes_through
+from gradguard.static.idle_networks import idle_network
+from gradguard.static.mistakes import IdleGradients
+from gradguard.static.model import Backward, Forward, Mode
+from gradguard.static.optimized import overlap
+from gradguard.static.paths import is_part
+from gradguard.static.source import Site
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+
+def idle_gradients(flow: Flow) -> Iterator[IdleGradients]:
+    """The networks that a backward of a training goes through with their graph, and that no optimizer has."""
+    if flow.facts.is_test:
+        return
+    asked: set[str] = set()
+    told: list[str] = []
+    for backward in flow.facts.backwards:
+        for run in flow.facts.forwards if _fills_all(backward) else ():
+            path = run.given_as or run.module
+            if path is None or path in asked or any(is_part(path, each) for each in told):
+                continue
+            if not _is_recorded(run) or not goes_through(backward, run) or _is_stepped(flow, path):
+                continue
+            asked.add(path)
+            network = idle_network(flow, path)
+            if network is not None:
+                told.append(path)
+                made = Site(network.ref.chunk, network.made)
+                yield IdleGradients(run.source.site, path, network.kind, made, backward.source.site)
+
+
+def _fills_all(backward: Backward) -> bool:
+    """Whether it computes the gradients of all that it reaches."""
+    call = backward.source.site.node
+    return not isinstance(call, t.Call) or call.argument("inputs") is None
+
+
+def _is_recorded(run: Forward) -> bool:
+    return run.mode in (Mode.INHERITED, Mode.ON) and not run.is_frozen and not run.is_foreign
+
+
+def _is_stepped(flow: Flow, path: str) -> bool:
+    """Whether an optimizer that the function steps is known to have parameters of it."""
+    had = (step.modules for step in flow.facts.steps if step.modules is not None)
+    return any(overlap(frozenset((path,)), modules) for modules in had)
