@@ -54,9 +54,9 @@ from gradguard.static.model import Function
 rule = Rule("GG253", "idle-gradients", Severity.WARNING, TRAINS)
 
 _MADE = {
-    "copy": "it is made here, to follow another network: no optimizer has its parameters",
-    "pretrained": "its pretrained weights come from here: no optimizer has its parameters",
-    "loaded": "it is made here, and its weights are loaded: no optimizer has its parameters",
+    "copy": "it is made here, to follow another network: no optimizer moves its parameters",
+    "pretrained": "its pretrained weights come from here: no optimizer moves its parameters",
+    "loaded": "it is made here, and its weights are loaded: no optimizer moves its parameters",
 }
 
 

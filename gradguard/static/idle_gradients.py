@@ -9,7 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.filled import goes_through
 from gradguard.static.idle_networks import idle_network
 from gradguard.static.mistakes import IdleGradients
-from gradguard.static.model import Backward, Forward, Mode
+from gradguard.static.model import Backward, Forward, Mode, Step
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 from gradguard.static.source import Site
@@ -51,5 +51,12 @@ def _is_recorded(run: Forward) -> bool:
 
 def _is_stepped(flow: Flow, path: str) -> bool:
     """Whether an optimizer that the function steps is known to have parameters of it."""
-    had = (step.modules for step in flow.facts.steps if step.modules is not None)
-    return any(overlap(frozenset((path,)), modules) for modules in had)
+    return any(overlap(frozenset((path,)), modules) for step in flow.facts.steps if (modules := _had(flow, step)))
+
+
+def _had(flow: Flow, step: Step) -> frozenset[str] | None:
+    """The modules that an optimizer has; one that a module has itself, ``net.optimizer``, has those of that module."""
+    owner = flow.ref.owner
+    holder = (step.target or "").rpartition(".")[0]
+    is_of_module = step.modules == frozenset(("self",)) and holder.startswith("self.")
+    return frozenset((holder,)) if is_of_module and (owner is None or not owner.is_module) else step.modules

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _PARAMETERS = ("parameters", "named_parameters")
 _ASKED = frozenset((*_PARAMETERS, "load_state_dict", "share_memory", "apply"))
 _TAKING_ALL = frozenset(f"self.{name}" for name in (*_PARAMETERS, "modules", "named_modules", "children"))
-# A module that trains itself, or sees to who does.
-_TRAINS = re.compile(r"\boptim|\b(?:Adam\w*|SGD|RMSprop)\(|\bparameters\(|\.backward\(")
+# A module that trains itself, or may.
+_TRAINS = re.compile(r"\.step\(|\.backward\(|\bparam_group|\bautograd\.grad\(")
 # What says which parameters want gradients, or may.
 _FREEZES = re.compile(r"\brequires_grad(?:_\(|\s*=(?!=))(?!\s*True)|[\"']requires_grad[\"']|fre+ze", re.I)
 _OF_TENSORS = re.compile(r"\b(?:Variable|tensor|zeros\w*|ones\w*|rand\w*|full\w*|empty\w*)\([^\n]*requires_grad\s*=")
@@ -276,9 +276,21 @@ def _takes_all(method: FunctionRef) -> bool:
 
 
 def _trains_itself(cls: Class) -> bool:
-    """Whether a module, or a framework for it, may have an optimizer of its own."""
+    """Whether a module may train itself, or a framework for it; an optimizer that it only has does nothing."""
     is_foreign = any(not base.startswith("torch.nn.") for base in cls.external_bases)
-    return is_foreign or any(_TRAINS.search(each.chunk.program) is not None for each in cls.lineage())
+    if is_foreign or any(_TRAINS.search(each.chunk.program) is not None for each in cls.lineage()):
+        return True
+    methods = methods_of(cls)
+    kept = {id(arg.value) for method in methods for call in _optimizers(method) for arg in call.args}
+    return any(call.name in _PARAMETERS and id(call) not in kept for method in methods for call in method.calls)
+
+
+def _optimizers(method: FunctionRef) -> Iterator[t.Call]:
+    """The optimizers of torch that a method makes for its object: ``self.optimizer = Adam(self.parameters())``."""
+    for path, values in method.assigned.items():
+        for call in values if path.startswith("self.") else ():
+            if isinstance(call, t.Call) and str(method.module.value_of(call.func).ref).startswith("torch.optim."):
+                yield call
 
 
 def _gives_parts(method: FunctionRef) -> bool:
@@ -289,10 +301,10 @@ def _gives_parts(method: FunctionRef) -> bool:
 
 
 def _keeps_parameters(place: Place) -> bool:
-    """Whether a function only goes over its parameters to copy them: ``zip(target.parameters(), net.parameters())``."""
+    """Whether a function takes its parameters only to copy them, if at all."""
     taken = [call for call in place.ref.calls if _is_asked(call, place.path)]
-    zipped = {id(call) for call in _zipped(place)}
-    if not all(id(call) in zipped for call in taken):
+    copied = {id(call) for call in _copies(place)}
+    if not all(id(call) in copied for call in taken):
         return False
     if taken and any(map(_is_of_gradients, place.ref.define.nodes)):
         return False
@@ -314,19 +326,52 @@ def _is_asked(call: t.Call, path: str) -> bool:
     return isinstance(func, t.Attribute) and func.name in _PARAMETERS and t.path_of(func.value) == path
 
 
-def _zipped(place: Place) -> Iterator[t.Call]:
-    """Where its parameters are gone over beside those of another module."""
+def _copies(place: Place) -> Iterator[t.Call]:
+    """Where a function takes its parameters beside those of another module, to copy them."""
     for call in place.ref.calls:
         both = [arg.value for arg in call.args] if call.name == "zip" and len(call.args) == 2 else []
         asked = [each for each in both if isinstance(each, t.Call) and each.name in _PARAMETERS]
         own = [each for each in asked if _is_asked(each, place.path)]
         if len(asked) == 2 and len(own) == 1:
             yield own[0]
+    for name, values in place.ref.assigned.items():
+        own = [value for value in values if isinstance(value, t.Call) and _is_asked(value, place.path)]
+        if len(values) == len(own) == 1 and _becomes_state(place.ref, name):
+            yield own[0]
+
+
+def _becomes_state(ref: FunctionRef, name: str) -> bool:
+    """Whether named parameters are made a dict, of which a state to be loaded is computed: ``state = dict(named)``."""
+    dicts = [path for path, values in ref.assigned.items() if any(_is_dict_of(value, name) for value in values)]
+    given = sum(_is_dict_of(call, name) for call in ref.calls)
+    if given != len(dicts) or _uses(ref, name) != 2 * given or not dicts:  # where it is bound, and where it is given
+        return False
+    return all(_is_only_state(ref, each) for each in dicts)
+
+
+def _is_dict_of(value: t.Node, name: str) -> bool:
+    """``dict(named)``."""
+    is_dict = isinstance(value, t.Call) and value.name == "dict" and len(value.args) == 1
+    return is_dict and isinstance(value, t.Call) and t.path_of(value.args[0].value) == name
+
+
+def _is_only_state(ref: FunctionRef, name: str) -> bool:
+    """Whether a dict is only gone over, read and written by its keys, and loaded."""
+    nodes = ref.define.nodes
+    by_key = sum(isinstance(n, t.Subscript) and t.path_of(n.value) == name for n in nodes)
+    loops = sum(isinstance(n, t.Repeat) and n.iterable is not None and t.path_of(n.iterable) == name for n in nodes)
+    loads = (call for call in ref.calls if call.name == "load_state_dict")
+    loaded = sum(t.path_of(arg.value) == name for call in loads for arg in call.args)
+    return _uses(ref, name) == 1 + by_key + loops + loaded
+
+
+def _uses(ref: FunctionRef, name: str) -> int:
+    return sum(isinstance(node, t.Name) and node.id == name for node in ref.define.nodes)
 
 
 def _kind_as_set(network: _Bound, known: list[Place]) -> str | None:
     """Why it is not to be trained, by what is done to it: it gets another's weights, or loaded ones to be evaluated."""
-    if any(True for place in known for _ in _zipped(place)):
+    if any(True for place in known for _ in _copies(place)):
         return "copy"
     loads = [call for place in known for call in place.ref.calls if _is_call(call, place.path, "load_state_dict")]
     given = [call.args[0].value for call in loads if call.args]

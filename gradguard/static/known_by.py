@@ -19,8 +19,8 @@ _HARMLESS = frozenset("to cuda cpu float half double bfloat16 train eval type fo
 _READING = frozenset("item tolist detach size dim".split())
 _SHOWING = frozenset("print type isinstance add_scalar add_scalars info debug warning format".split())
 _WRAPPING = ("DataParallel", "DistributedDataParallel", "DDP", "compile")
-# `models.vgg16(pretrained=True).features` makes one, and reaches none that is there.
-_OF_LIBRARY = re.compile(r"\bmodels\.\w+\([^()\n]*\)(?:\.\w+)?")
+# What makes one, `models.vgg16(pretrained=True).features`, and what one is told of its name reach none that is there.
+_OF_OTHERS = re.compile(r"\bmodels\.\w+\([^()\n]*\)(?:\.\w+)?|\bname\s*=\s*(?:\"\w*\"|'\w*')")
 _MAX_PLACES = 40
 _MAX_DEPTH = 5
 
@@ -128,7 +128,7 @@ class _Search:
         """Whether other code may reach the attribute, or the class has heirs."""
         survey, outside = self.project.survey, re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
         texts = survey.texts_used(name, owner.module, outside)
-        lines = (_OF_LIBRARY.sub("", line.text) for text in texts for line in lines_with(name, text))
+        lines = (_OF_OTHERS.sub("", line.text) for text in texts for line in lines_with(name, text))
         return any(outside.search(line) is not None for line in lines) or survey.is_base(owner.name, owner.module)
 
     def _is_imported(self, module: Module, name: str) -> bool:

@@ -211,7 +211,46 @@ for low, high in loader:
     loss.backward()
     optimizer.step()
 """
-ALL = [SOFT, COPIED, LOADED_STATE, PERCEPTUAL, IMAGE, DISTILLED, IN_OBJECT, FIRST_LAYERS]
+OWN_OPTIMIZER = """
+class Value(nn.Module):
+    def __init__(self, rate, name):
+        super().__init__()
+        self.name, self.layer = name, nn.Linear(8, 1)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=rate)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def save(self):
+        torch.save(self.state_dict(), self.name)
+
+class Agent:
+    def __init__(self):
+        self.value = Value(1e-3, name="value")
+        self.target_value = Value(1e-3, name="target_value")
+        self.follow(1.0)
+
+    def save(self):
+        self.target_value.save()
+
+    def learn(self, state, reward, following):
+        later = self.target_value.forward(following).view(-1)  # !
+        later[reward < 0] = 0.0
+        self.value.optimizer.zero_grad()
+        loss = F.mse_loss(self.value(state).view(-1), reward + 0.99 * later)
+        loss.backward()
+        self.value.optimizer.step()
+        self.follow(0.01)
+
+    def follow(self, tau):
+        target_params = self.target_value.named_parameters()
+        state = dict(self.value.named_parameters())
+        target_state = dict(target_params)
+        for name in state:
+            state[name] = tau * state[name].clone() + (1 - tau) * target_state[name].clone()
+        self.target_value.load_state_dict(state)
+"""
+ALL = [OWN_OPTIMIZER, SOFT, COPIED, LOADED_STATE, PERCEPTUAL, IMAGE, DISTILLED, IN_OBJECT, FIRST_LAYERS]
 
 
 @pytest.mark.parametrize("snippet", ALL)
@@ -235,6 +274,8 @@ def frozen(path: str) -> str:
     return f"        for p in {path}.parameters():\n            p.requires_grad = False\n"
 
 
+STEPS = "        self.value.optimizer.step()\n"
+STATE = "target_state = dict(target_params)"
 ASKS = "        soft = F.softmax(teacher(x)"
 LATER = "        later = self.critic_target(following)"
 MAKES = "        self.critic_target = Critic(n)\n"
@@ -270,7 +311,7 @@ MAKES = "        self.critic_target = Critic(n)\n"
         ((MAKES, MAKES + "        self.nets = [self.critic, self.critic_target]\n"),),
         ((MAKES, MAKES + "        register(self.critic_target)\n"),),
         ((MAKES, MAKES + "        register(self)\n"),),
-        (("nn.Linear(64, 1)\n", "nn.Linear(64, 1)\n        self.optimizer = torch.optim.Adam(self.parameters())\n"),),
+        (("nn.Linear(64, 1)\n", "nn.Linear(64, 1)\n        register(self.parameters())\n"),),
         (("        old.data.copy_", "        new.grad = old.grad\n        old.data.copy_"),),
         (("class Agent:", "class Agent(nn.Module):"),),
         (("class Agent:", "import library\n\nclass Agent(library.Learner):"),),
@@ -290,6 +331,22 @@ MAKES = "        self.critic_target = Critic(n)\n"
 def test_targets_that_cost_nothing_or_may_be_trained(edits: tuple[tuple[str, str], ...]) -> None:
     freeze = "\ndef freeze(net):\n    for p in net.parameters():\n        p.requires_grad = False\n"
     assert_clean(freeze + twin(SOFT, *edits) if "freeze" in str(edits) else twin(SOFT, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        ((STEPS, STEPS + "        self.target_value.optimizer.step()\n"),),
+        (("    def save(self):\n        torch", "    def save(self):\n        self.optimizer.step()\n        torch"),),
+        ((STATE, STATE + "\n        keep(target_state)"),),
+        ((STATE, STATE + "\n        target_state['a'].requires_grad = False"),),
+        ((STATE, "target_state = torch.optim.SGD(target_params)"),),
+        ((STATE, STATE + "\n        torch.optim.SGD(target_params)"),),
+        (("self.follow(1.0)", "self.target_value.layer = self.value.layer"),),
+    ],
+)  # fmt: skip
+def test_a_network_with_an_optimizer_of_its_own_that_is_used(edits: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(OWN_OPTIMIZER, *edits), CODE)
 
 
 def test_a_part_that_is_shared_with_what_is_trained() -> None:
