@@ -13,6 +13,7 @@ from gradguard.static.model import Backward, Forward, Mode, Step
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 from gradguard.static.source import Site
+from gradguard.static.taken_layers import idle_layers
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -24,6 +25,11 @@ def idle_gradients(flow: Flow) -> Iterator[IdleGradients]:
         return
     asked: set[str] = set()
     told: list[str] = []
+    for run in flow.facts.forwards:
+        layers = idle_layers(flow, run) if _is_recorded(run) and not _is_stepped(flow, run.given_as or "") else None
+        if layers is not None and layers.network not in told:
+            told.append(layers.network)
+            yield layers
     for backward in flow.facts.backwards:
         for run in flow.facts.forwards if _fills_all(backward) else ():
             path = run.given_as or run.module

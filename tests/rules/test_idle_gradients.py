@@ -250,7 +250,55 @@ class Agent:
             state[name] = tau * state[name].clone() + (1 - tau) * target_state[name].clone()
         self.target_value.load_state_dict(state)
 """
-ALL = [OWN_OPTIMIZER, SOFT, COPIED, LOADED_STATE, PERCEPTUAL, IMAGE, DISTILLED, IN_OBJECT, FIRST_LAYERS]
+TAKEN_LAYERS = """
+import copy
+import torch.optim as optim
+import torchvision.models as models
+
+class StyleLoss(nn.Module):
+    def __init__(self, target):
+        super().__init__()
+        self.target = target.detach()
+
+    def forward(self, x):
+        self.loss = F.mse_loss(x, self.target)
+        return x
+
+cnn = models.vgg19(pretrained=True).features.eval()
+
+def with_losses(cnn, style):
+    cnn = copy.deepcopy(cnn)
+    losses = []
+    model = nn.Sequential()
+    for i, name in enumerate("abc"):
+        pass
+    for layer in cnn.children():
+        i += 1
+        model.add_module(f"layer_{i}", layer)
+        if isinstance(layer, nn.Conv2d):
+            loss = StyleLoss(model(style).detach())
+            model.add_module(f"loss_{i}", loss)
+            losses.append(loss)
+    return model, losses
+
+def transfer(cnn, style, image, steps):
+    model, losses = with_losses(cnn, style)
+    optimizer = optim.LBFGS([image.requires_grad_()])
+    for step in range(steps):
+
+        def closure():
+            optimizer.zero_grad()
+            model(image)  # !
+            score = 0
+            for each in losses:
+                score += each.loss
+            score.backward()
+            return score
+
+        optimizer.step(closure)
+    return image
+"""
+ALL = [TAKEN_LAYERS, OWN_OPTIMIZER, SOFT, COPIED, LOADED_STATE, PERCEPTUAL, IMAGE, DISTILLED, IN_OBJECT, FIRST_LAYERS]
 
 
 @pytest.mark.parametrize("snippet", ALL)
@@ -347,6 +395,23 @@ def test_targets_that_cost_nothing_or_may_be_trained(edits: tuple[tuple[str, str
 )  # fmt: skip
 def test_a_network_with_an_optimizer_of_its_own_that_is_used(edits: tuple[tuple[str, str], ...]) -> None:
     assert_clean(twin(OWN_OPTIMIZER, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (("    optimizer = optim", "    model.requires_grad_(False)\n    optimizer = optim"),),
+        (("features.eval()\n", "features.eval()\nfor p in cnn.parameters():\n    p.requires_grad = False\n"),),
+        (("optim.LBFGS([image.requires_grad_()])", "optim.LBFGS(model.parameters())"),),
+        (("pretrained=True", "pretrained=False"),),
+        (("                score += each.loss\n", "                score += each.target.sum()\n"),),
+        (("            model(image)\n", "            with torch.no_grad():\n                model(image)\n"),),
+        (('model.add_module(f"layer_{i}", layer)', 'model.add_module(f"layer_{i}", nn.ReLU())'),),
+        (("return model, losses", "return freeze(model), losses"),),
+    ],
+)
+def test_layers_that_are_taken_and_frozen_or_trained(edits: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(TAKEN_LAYERS, *edits), CODE)
 
 
 def test_a_part_that_is_shared_with_what_is_trained() -> None:
