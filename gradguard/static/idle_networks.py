@@ -70,6 +70,8 @@ def idle_network(flow: Flow, path: str) -> Network | None:
     kind = _kind_as_made(network)
     if kind is None and not flow.project.survey.mentions(_COPIES, flow.module):
         return None
+    if any(map(_trains_itself, _classes(network))):
+        return None
     known = _known(flow, network)
     kind = kind or (_kind_as_set(network, known) if known is not None else None)
     if kind is None or known is None or any(_may_be_frozen(ref, value) for ref, value in network.made):
@@ -85,8 +87,8 @@ def _chain(flow: Flow, path: str) -> list[_Bound]:
     while "[" not in path:
         head, _, name = path.rpartition(".")
         if not head:
-            values = flow.ref.assigned.get(name, []) if name not in flow.params else []
-            return [*found, _Bound(None, name, _made_anew(name, [(flow.ref, value) for value in values]))]
+            bound = [] if name in flow.params else list(_bindings(flow.ref, name))
+            return [*found, _Bound(None, name, _made_anew(name, bound))]
         cls = flow.ref.owner if head == "self" else flow.read(flow.canonical(head), flow.final).ref
         if not isinstance(cls, Class):
             break
@@ -94,12 +96,40 @@ def _chain(flow: Flow, path: str) -> list[_Bound]:
             path = given
             continue
         own = f"self.{name}"
-        bound = [(ref, value) for ref in methods_of(cls) for value in ref.assigned.get(own, [])]
-        found.append(_Bound(cls, own, _made_anew(own, bound)))
+        found.append(_Bound(cls, own, _made_anew(own, [each for m in methods_of(cls) for each in _bindings(m, own)])))
         if not cls.is_module:
             return found
+        if head == "self":
+            objects = _objects(flow, cls)
+            return [*found, *objects] if objects else []
         path = head
     return []
+
+
+def _bindings(ref: FunctionRef, path: str) -> Iterator[tuple[FunctionRef, t.Expr]]:
+    """What a function binds a path to; the whole of what is taken apart for it."""
+    for stmt in ref.define.statements:
+        for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+            if any(t.path_of(name) == path for name in t.names_in(target)):
+                yield ref, value
+
+
+def _objects(flow: Flow, cls: Class) -> list[_Bound]:
+    """The objects of a class that its program makes; none where they are not all known, or parts of other modules."""
+    constructor = cls.method("__init__")
+    found: list[_Bound] = []
+    for ref in flow.project.written_calling(constructor, name=cls.name) if constructor is not None else ():
+        made = {id(call) for call in ref.calls if ref.module.value_of(call.func).ref is cls}
+        for path, values in ref.assigned.items() if made else ():
+            cores = [core for value in values if id(core := _core(value)) in made]
+            owner = ref.owner if path.startswith("self.") else None
+            if cores and ("." in path.removeprefix("self.") or (owner is not None and owner.is_module)):
+                return []
+            found += [_Bound(owner, path, [(ref, core)]) for core in cores]
+            made -= {id(core) for core in cores}
+        if made:
+            return []
+    return found
 
 
 def _given(flow: Flow, cls: Class, head: str, name: str) -> str | None:
@@ -257,13 +287,18 @@ def _known(flow: Flow, bound: _Bound) -> list[Place] | None:
     owner = bound.owner
     if owner is not None and owner.is_module and any(map(_takes_all, methods_of(owner))):
         return None
-    classes = [maker for ref, value in bound.made if isinstance(maker := _maker(ref, value), Class)]
-    if any(map(_trains_itself, classes)):
+    classes = _classes(bound)
+    if any(map(_is_foreign, classes)):
         return None
     names = [frozenset(m.define.name for m in methods_of(cls) if not _gives_parts(m)) for cls in classes]
     methods = _ASKED.union(*names)
     found = places(flow.project, bound.made[0][0], bound.path, methods, in_modules=True)
     return found if found is not None and all(map(_keeps_parameters, found)) else None
+
+
+def _classes(bound: _Bound) -> list[Class]:
+    """The classes of the program that it is made of."""
+    return [maker for ref, value in bound.made if isinstance(maker := _maker(ref, value), Class)]
 
 
 def _maker(ref: FunctionRef, value: t.Expr) -> object:
@@ -276,13 +311,17 @@ def _takes_all(method: FunctionRef) -> bool:
 
 
 def _trains_itself(cls: Class) -> bool:
-    """Whether a module may train itself, or a framework for it; an optimizer that it only has does nothing."""
-    is_foreign = any(not base.startswith("torch.nn.") for base in cls.external_bases)
-    if is_foreign or any(_TRAINS.search(each.chunk.program) is not None for each in cls.lineage()):
+    """Whether a module may train itself; an optimizer that it only has does nothing."""
+    if any(_TRAINS.search(each.chunk.program) is not None for each in cls.lineage()):
         return True
     methods = methods_of(cls)
     kept = {id(arg.value) for method in methods for call in _optimizers(method) for arg in call.args}
     return any(call.name in _PARAMETERS and id(call) not in kept for method in methods for call in method.calls)
+
+
+def _is_foreign(cls: Class) -> bool:
+    """Whether a framework may train it."""
+    return any(not base.startswith("torch.nn.") for base in cls.external_bases)
 
 
 def _optimizers(method: FunctionRef) -> Iterator[t.Call]:

@@ -91,6 +91,7 @@ class _Search:
                 return False
             seen.update(id(each) for each in _harmless(node, path, self.methods))
             seen.update(id(each) for each in _given(node, path))
+            seen.update(id(each) for each in _in_turn(node, path))
         return all(id(node) in seen for node in ref.define.nodes if _is_at(node, path))
 
     def _handed_on(self, ref: FunctionRef, node: t.Node, path: str, depth: int) -> bool:
@@ -191,6 +192,20 @@ def _harmless(node: t.Node, path: str, methods: frozenset[str]) -> Iterator[t.No
             yield of
         elif isinstance(of, t.Attribute) and _is_at(of.value, path) and node.func.name in _READING:
             yield of.value
+
+
+def _in_turn(node: t.Node, path: str) -> Iterator[t.Node]:
+    """Where it is one of several that a loop puts into a mode, or moves: ``for net in (a, b): net.train()``."""
+    if (
+        not isinstance(node, t.Repeat)
+        or not isinstance(node.iterable, t.Display)
+        or not isinstance(node.target, t.Name)
+    ):
+        return
+    name, inside = node.target.id, list(t.walk(node.body))
+    harmless = {id(each) for part in inside for each in _harmless(part, name, _HARMLESS)}
+    if all(id(part) in harmless for part in inside if _is_at(part, name)):
+        yield from (item for item in node.iterable.items if _is_at(item, path))
 
 
 def _gives_itself(node: t.Node) -> bool:

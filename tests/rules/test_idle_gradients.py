@@ -298,7 +298,45 @@ def transfer(cnn, style, image, steps):
         optimizer.step(closure)
     return image
 """
-ALL = [TAKEN_LAYERS, OWN_OPTIMIZER, SOFT, COPIED, LOADED_STATE, PERCEPTUAL, IMAGE, DISTILLED, IN_OBJECT, FIRST_LAYERS]
+MODULE = """
+import copy
+
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.online, self.rate = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 4)), 0.1
+        self.follower, self.tau = copy.deepcopy(self.online), 0.01
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=self.rate)
+        for net in (self.online, self.follower):
+            net.train()
+
+    def learn(self, states, rewards, following):
+        later = self.follower(following)  # !
+        loss = F.mse_loss(self.online(states), rewards + 0.99 * later)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+def main(replay):
+    agent = Agent().cuda()
+    agent.train()
+    for states, rewards, following in replay:
+        agent.learn(states, rewards, following)
+    torch.save(agent.state_dict(), "agent.pt")
+"""
+ALL = [
+    MODULE,
+    TAKEN_LAYERS,
+    OWN_OPTIMIZER,
+    SOFT,
+    COPIED,
+    LOADED_STATE,
+    PERCEPTUAL,
+    IMAGE,
+    DISTILLED,
+    IN_OBJECT,
+    FIRST_LAYERS,
+]
 
 
 @pytest.mark.parametrize("snippet", ALL)
@@ -412,6 +450,24 @@ def test_a_network_with_an_optimizer_of_its_own_that_is_used(edits: tuple[tuple[
 )
 def test_layers_that_are_taken_and_frozen_or_trained(edits: tuple[tuple[str, str], ...]) -> None:
     assert_clean(twin(TAKEN_LAYERS, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (("    agent.train()\n", "    optimizer = torch.optim.SGD(agent.parameters(), lr=0.1)\n"),),
+        (("    agent = Agent().cuda()\n", "    agent = prepare(Agent())\n"),),
+        (("    agent = Agent().cuda()\n", "    agent = nn.ModuleList([Agent().cuda()])[0]\n"),),
+        (("    agent = Agent().cuda()\n", "    return\n"),),
+        (("            net.train()\n", "            net.requires_grad_(net is self.online)\n"),),
+        (("            net.train()\n", "            register(net)\n"),),
+        (("            net.train()\n", "            self.groups = net.parameters()\n"),),
+        (("self.online.parameters()", "self.parameters()"),),
+        (("copy.deepcopy(self.online), 0.01", "make(self.online)"),),
+    ],
+)
+def test_a_module_that_has_it_and_may_be_trained(edits: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(MODULE, *edits), CODE)
 
 
 def test_a_part_that_is_shared_with_what_is_trained() -> None:
