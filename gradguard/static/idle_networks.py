@@ -238,7 +238,9 @@ def _has_weights(name: str, call: t.Call) -> bool:
 
 def _is_written(weights: t.Expr) -> bool:
     """``VGG16_Weights.DEFAULT``, ``"IMAGENET1K_V1"``."""
-    return isinstance(weights, t.Attribute) or (isinstance(weights, t.Constant) and isinstance(weights.value, str))
+    if isinstance(weights, t.Constant):
+        return isinstance(weights.value, str)
+    return "_Weights." in (t.path_of(weights) or "")
 
 
 def _only_has_pretrained(cls: Class) -> bool:

@@ -489,6 +489,8 @@ def test_a_part_that_is_shared_with_what_is_trained() -> None:
     [
         (("models.vgg19(pretrained=True)", "models.vgg19(pretrained=False)"),),
         (("models.vgg19(pretrained=True)", "models.vgg19()"),),
+        (("models.vgg19(pretrained=True)", "models.vgg19(weights=None)"),),
+        (("models.vgg19(pretrained=True)", "models.vgg19(weights=settings.weights)"),),
         (("models.vgg19(pretrained=True)", "library.vgg19(pretrained=True)"),),
         (("self.features = Features()", "self.features = Features().requires_grad_(False)"),),
         (("self.features = Features()", "self.features = Features()\n        self.requires_grad_(False)"),),
