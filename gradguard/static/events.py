@@ -427,6 +427,7 @@ class Forward(Event):
         run_by_thread: the function in which another thread does it, as it is handed over: ``self.encode``.
         may_learn_itself: what it is cannot be seen, and a ``forward`` of the program computes gradients.
         may_record_nothing: whether it may be no module, but what runs one without gradients (reads other files).
+        given: the graphs that its arguments have.
     """
 
     module: str | None = None
@@ -444,6 +445,7 @@ class Forward(Event):
     run_by_thread: str | None = None
     may_learn_itself: bool = False
     may_record_nothing: Callable[[], bool] = field(default=lambda: False, repr=False)
+    given: Value = field(default_factory=Value)
 
 
 @dataclass(eq=False, repr=False, slots=True)

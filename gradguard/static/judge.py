@@ -98,6 +98,7 @@ from gradguard.static.unregistered import kept_in_collections, unregistered
 from gradguard.static.unscaled import unscaled
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 from gradguard.static.varied_keys import varied_keys
+from gradguard.static.wasted_backwards import wasted_backwards
 from gradguard.static.weak_keys import kept_keys
 from gradguard.static.wholes import note_wholes
 from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
@@ -212,6 +213,7 @@ def judge(flow: Flow) -> None:
         flow.facts.unscaled = lambda: list(unscaled(flow))
         flow.facts.passed_over = lambda: list(passed_over(flow))
         flow.facts.renewed_anchors = lambda: list(renewed_anchors(flow))
+        flow.facts.wasted_backwards = lambda: list(wasted_backwards(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)

@@ -207,6 +207,29 @@ class LiveMultiplied:
 
 
 @dataclass(frozen=True, slots=True)
+class WastedBackward:
+    """A backward goes on through a module whose gradients are thrown away before its optimizer steps.
+
+    Args:
+        site: where what the module makes is given, with its graph, to what the backward is for.
+        module: the path of the module whose gradients nobody uses.
+        trained: that of what the backward is for.
+        made: where the module is run.
+        backward: what computes the gradients.
+        reset: what throws them away.
+        given: the argument that has the graph, where that is one.
+    """
+
+    site: Site
+    module: str
+    trained: str
+    made: Site
+    backward: Site
+    reset: Site
+    given: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unreached:
     """An optimizer steps after the backward of a loss in which none of its parameters is.
 

@@ -81,6 +81,7 @@ from gradguard.static.mistakes import (
     Unreached,
     Unregistered,
     Unscaled,
+    WastedBackward,
     WithoutOptimizer,
     WrappedAgain,
     WrittenBehind,
@@ -172,6 +173,8 @@ class Function:
         trained_averages: the networks that follow another one, and are trained as well (reads other files).
         trained_teachers: the teachers that it trains with their students (reads other files).
         idle_gradients: the networks that a backward goes through, and that nothing trains (reads other files).
+        wasted_backwards: where a module is run with the graph of another one, whose gradients are thrown away (reads
+            other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         dropped_gradients: the calls of ``autograd.grad`` whose result nothing takes, and the step that would need it.
@@ -267,6 +270,7 @@ class Function:
     trained_averages: Callable[[], list[TrainedAverage]] = field(default=list, repr=False)
     trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
     idle_gradients: Callable[[], list[IdleGradients]] = field(default=list, repr=False)
+    wasted_backwards: Callable[[], list[WastedBackward]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     dropped_gradients: Callable[[], list[tuple[GradCall, Step]]] = field(default=list, repr=False)

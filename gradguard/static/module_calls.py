@@ -18,7 +18,7 @@ from gradguard.static.names import structures_in
 from gradguard.static.parameters import making
 from gradguard.static.paths import is_part
 from gradguard.static.places import assigned_at
-from gradguard.static.values import NUMBER, Held, Kind, Root, Source, Value, holding, union
+from gradguard.static.values import NUMBER, Held, Kind, Root, Source, Value, graph_of, holding, union
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -181,6 +181,7 @@ def forward(c: Called, path: str | None = None) -> None:
         evaluates=bool(c.state.evaluating), is_evaluated=is_evaluated,
         is_frozen=is_frozen(c, path) or _records_nothing(c), is_shown=path in flow.modules,
         may_learn_itself=_may_learn_itself(c, path), may_record_nothing=lambda: may_record_nothing(c),
+        given=graph_of(union(c.arguments)),
     ))  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from gradguard.static.paths import is_part
 
 if TYPE_CHECKING:
     from gradguard.static.called import Called
+    from gradguard.static.flow import Flow
 
 _PARAMETERS = ("parameters", "named_parameters")
 
@@ -164,26 +165,80 @@ def _written(method: FunctionRef, given: t.Expr) -> t.Expr:
     return given if len(bound) != 1 or any(_owner(call) == path for call in changes) else bound[0]
 
 
-def _modules_in(expr: t.Expr) -> Iterator[str | None]:
+def _modules_in(expr: t.Expr, ref: FunctionRef | None = None) -> Iterator[str | None]:
+    """The modules and parameters in an expression; None for whatever else is.
+
+    Args:
+        ref: the function that it stands in, if its variables are to be followed that get one value.
+    """
     path = t.path_of(expr)
+    bound = (_bound_alone(ref, expr.id) or []) if ref is not None and isinstance(expr, t.Name) else []
     if isinstance(expr, t.Call) and _is_of_module(expr):
         yield _owner(expr)
+    elif len(bound) == 1 and not isinstance(bound[0], t.Name):
+        yield from _modules_in(bound[0], ref)
     elif path is not None:
         yield path if "." in path else None
     elif isinstance(expr, t.Call) and (t.path_of(expr.func) or "").rsplit(".", 1)[-1] in _JOINING:
         for arg in expr.args:
-            yield from _modules_in(arg.value)
+            yield from _modules_in(arg.value, ref)
     elif isinstance(expr, t.Call) and expr.name == "filter" and len(expr.args) == 2:
-        yield from _modules_in(expr.args[1].value)
+        yield from _modules_in(expr.args[1].value, ref)
     elif isinstance(expr, t.Comprehension) and len(expr.clauses) == 1:  # of those parameters that want gradients
-        yield from _modules_in(expr.clauses[0].iterable)
+        yield from _modules_in(expr.clauses[0].iterable, ref)
     elif isinstance(expr, t.Display | t.Operation):
         for part in expr.items if isinstance(expr, t.Display) else expr.operands:
-            yield from _modules_in(part)
+            yield from _modules_in(part, ref)
     elif isinstance(expr, t.Starred):
-        yield from _modules_in(expr.value)
+        yield from _modules_in(expr.value, ref)
     else:
         yield None
 
 
 _JOINING = ("chain", "list", "tuple", "iter")
+
+
+def held_by(flow: Flow, path: str) -> frozenset[str] | None:
+    """The modules whose parameters an optimizer is given by whatever makes it: ``of_name(name)(net.parameters())``.
+
+    None where it is not written at each of the calls that make what is at its path.
+    """
+    found: set[str] = set()
+    for ref in _assigning(flow, path):
+        values = _bound_alone(ref, path)
+        if values is None:
+            return None
+        for made in values:
+            given = made.argument("params", 0) if isinstance(made, t.Call) else None
+            modules = _all_known(list(_modules_in(given, ref))) if given is not None else None
+            kept = [_kept(ref, module) for module in modules or ()]
+            if not kept or None in kept:
+                return None
+            found.update(filter(None, kept))
+    return frozenset(found) or None
+
+
+def _bound_alone(ref: FunctionRef, path: str) -> list[t.Expr] | None:
+    """What a function binds a path to; None where that is one of several things which a call gives."""
+    statements = (s for s in ref.define.statements if isinstance(s, t.Assign))
+    pairs = (pair for s in statements for pair in t.pairs(s.targets, s.value))
+    values = [value for target, value in pairs if t.path_of(target) == path]
+    return values if len(values) == len(ref.assigned.get(path, [])) else None
+
+
+def _assigning(flow: Flow, path: str) -> Iterator[FunctionRef]:
+    """The function that has a variable, or the methods of its object, that have an attribute."""
+    owner = flow.ref.owner
+    if path.isidentifier():
+        yield flow.ref
+    elif path.startswith("self.") and path[5:].isidentifier() and owner is not None:
+        yield from (method for cls in owner.lineage() for method in cls.methods.values())
+
+
+def _kept(ref: FunctionRef, path: str) -> str | None:
+    """A path of a constructor by the attribute that its object has it as; None for another variable of a method."""
+    head, dot, rest = path.partition(".")
+    if head == "self" or ref.owner is None:
+        return path
+    kept = ref.kept_as(head)
+    return kept + dot + rest if kept is not None else None

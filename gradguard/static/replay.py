@@ -44,7 +44,21 @@ from gradguard.static.receivers import registered_on
 from gradguard.static.source import Site
 from gradguard.static.stored import no_growth, surely
 from gradguard.static.translation import Translation
-from gradguard.static.values import NONE, NOTHING_HELD, Flag, Kind, Part, Root, Roots, Source, Value, Whole, Word, union
+from gradguard.static.values import (
+    NONE,
+    NOTHING_HELD,
+    Flag,
+    Kind,
+    Part,
+    Root,
+    Roots,
+    Source,
+    Value,
+    Whole,
+    Word,
+    graph_of,
+    union,
+)
 
 _COPIES = ("deepcopy", "copy", "clone")
 
@@ -188,7 +202,7 @@ def _forward(here: Translation, event: Forward) -> None:
         event, site=_site(here), loop=here.flow.loop, inner=event, mode=mode, module=module, evaluates=evaluates,
         is_evaluated=is_evaluated, is_frozen=event.is_frozen or _is_frozen(here, module),
         given_as=_as_given(here, module),
-        is_as_told=_hands_flags_on(here),
+        is_as_told=_hands_flags_on(here), given=graph_of(here.value(event.given)) if event.given.keeps else event.given,
     ))  # fmt: skip
 
 

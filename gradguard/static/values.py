@@ -245,6 +245,11 @@ def union(values: Iterable[Value], kind: Kind = Kind.TENSOR) -> Value:
     return Value(roots, maybe, must, kind, holds=holds)
 
 
+def graph_of(value: Value) -> Value:
+    """What is known of the graph of a value, and nothing else."""
+    return Value(value.roots, value.maybe) if value.reach else UNKNOWN
+
+
 def either(a: frozenset[_T], b: frozenset[_T]) -> frozenset[_T]:
     """What is in one of two sets; no new one where one of them is that: nearly all are empty, and they are kept."""
     if not b or a is b:
