@@ -15,7 +15,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.source import Site
 from gradguard.static.unrecorded import Severed
-from gradguard.static.values import NOTHING_HELD, Held, Holdings, Value
+from gradguard.static.values import NONE, NOTHING_HELD, Held, Holdings, Roots, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.stored import Store
@@ -446,6 +446,11 @@ class Forward(Event):
     may_learn_itself: bool = False
     may_record_nothing: Callable[[], bool] = field(default=lambda: False, repr=False)
     given: Value = field(default_factory=Value)
+
+    @property
+    def of_graph(self) -> bool:
+        """Whether what it is given surely has a graph, or is a leaf that asks for gradients."""
+        return any(root.source in (Source.GRAPH, Source.LEAF) for root in self.given.roots)
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -82,6 +82,7 @@ from gradguard.static.set_on_modules import set_on_modules
 from gradguard.static.spent_iterators import spent_iterators
 from gradguard.static.stale_by_methods import stale_by_methods
 from gradguard.static.stale_schedulers import stale_schedulers
+from gradguard.static.stepped_between import stepped_between
 from gradguard.static.straight_through import cancelled
 from gradguard.static.tensor_keys import tensor_keys
 from gradguard.static.tied_by_data import tied_by_data
@@ -202,6 +203,7 @@ def judge(flow: Flow) -> None:
     if flow.facts.backwards:
         flow.facts.live_multipliers = lambda: list(live_multipliers(flow))
         flow.facts.changed_between = lambda: list(changed_between(flow))
+        flow.facts.stepped_between = lambda: list(stepped_between(flow))
     if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
         flow.facts.detached_starts = lambda: list(detached_starts(flow))
     if flow.facts.zero_grads:

@@ -736,6 +736,29 @@ class ChangedBetween:
 
 
 @dataclass(frozen=True, slots=True)
+class SteppedBetween:
+    """An optimizer steps between a forward and its backward, which needs the weights as they were.
+
+    Args:
+        site: the backward.
+        module: the path of the module.
+        optimizer: that of the optimizer.
+        step: its step.
+        run: the forward.
+        again: the backward comes again in the next iteration, after the step; the forward is before the loop.
+        for_other: the backward is for another optimizer, which steps after it.
+    """
+
+    site: Site
+    module: str
+    optimizer: str
+    step: Site
+    run: Site
+    again: bool = False
+    for_other: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenBehind:
     """A value with a graph is changed in place through ``.data`` or ``.detach()``, and goes on to the loss.
 

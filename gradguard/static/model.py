@@ -72,6 +72,7 @@ from gradguard.static.mistakes import (
     ScheduleLength,
     SpentIterator,
     StaleScheduler,
+    SteppedBetween,
     TensorKey,
     TiedByData,
     TrainedAverage,
@@ -150,6 +151,8 @@ class Function:
         replayed_draws: the checkpoints that draw other random numbers in the backward (reads other files).
         left_out: the loops that sort parameters into groups, and leave some out (reads other files).
         changed_between: what changes weights in place between a forward and its backward, and autograd does not see.
+        stepped_between: the backwards that need weights which an optimizer has changed since the forward (reads other
+            files).
         detached_starts: the copies that fast weights begin with, which end the graph of an outer loss (reads other
             files).
         partly_reset: the resets of some of the optimizers that a loop steps, where nothing resets the others.
@@ -304,6 +307,7 @@ class Function:
     replayed_draws: Callable[[], list[ReplayedDraw]] = field(default=list, repr=False)
     left_out: Callable[[], list[LeftOut]] = field(default=list, repr=False)
     changed_between: Callable[[], list[ChangedBetween]] = field(default=list, repr=False)
+    stepped_between: Callable[[], list[SteppedBetween]] = field(default=list, repr=False)
     detached_starts: Callable[[], list[DetachedStart]] = field(default=list, repr=False)
     partly_reset: Callable[[], list[PartlyReset]] = field(default=list, repr=False)
     unguarded: Callable[[], list[Unguarded]] = field(default=list, repr=False)
