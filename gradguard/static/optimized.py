@@ -23,8 +23,9 @@ def optimized(c: Called) -> frozenset[str] | None:
         c: the call that makes it.
     """
     parameters = given = c.node.argument("params", 0)
-    if isinstance(parameters, t.Name):  # tuned = list(net.head.parameters())
-        parameters = _only_value(c, parameters.id) or parameters
+    bound = t.path_of(parameters) if isinstance(parameters, t.Name | t.Attribute) else None
+    if bound is not None:  # tuned = list(net.head.parameters()); self.params = chain(...)
+        parameters = _only_value(c, bound) or parameters
     calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
     named = [_owner(call) for call in calls if _is_of_module(call)]
     if named:

@@ -70,7 +70,7 @@ def _found(flow: Flow, backward: Backward) -> SteppedBetween | None:
         if at < place and _is_on_the_way(flow, step, backward):
             inside = [run for run in runs if events.index(run) < at and _is_on_the_way(flow, run, backward, loops=True)]
         elif at > place and _comes_again(flow, step, backward):
-            inside = [run for run in runs if _is_before_loop(run, backward)]
+            inside = [run for run in runs if _is_from_before(flow, run, runs, backward)]
         else:
             continue
         run = next((run for run in reversed(inside) if _changes(flow, step, run)), None)
@@ -80,8 +80,10 @@ def _found(flow: Flow, backward: Backward) -> SteppedBetween | None:
 
 
 def _told(flow: Flow, backward: Backward, step: Step, run: Forward) -> SteppedBetween:
-    module = _whole(step, run)
-    where = next((f for f in reversed(flow.facts.forwards) if _path(f) == module and _is_around(f, run)), None)
+    module = _whole(flow, step, run)
+    where = next(
+        (f for f in reversed(flow.facts.forwards) if (f.given_as or f.module) == module and _is_around(f, run)), None
+    )
     site, step_site = backward.source.site, step.source.site
     ran = (where or run).source.site if where is not None or run.inner is None else run.site
     if _is_of_one_function(flow, backward, step):  # what tells them apart is where it is called
@@ -104,14 +106,19 @@ def _is_of_one_function(flow: Flow, backward: Backward, step: Step) -> bool:
     return is_written_once and backward.site.node is not step.site.node
 
 
-def _path(run: Forward) -> str:
-    return run.given_as or run.module or ""
+def _path(flow: Flow, run: Forward) -> str:
+    """The path of a module that ran; of a layer that has none, as one of a list, that of the module that it is in."""
+    path = run.given_as or run.module
+    if path is None and run.inner is not None:
+        paths = (f.given_as or f.module for f in reversed(flow.facts.forwards) if f is not run and _is_around(f, run))
+        path = next((each for each in paths if each is not None), None)
+    return path or ""
 
 
-def _whole(step: Step, run: Forward) -> str:
+def _whole(flow: Flow, step: Step, run: Forward) -> str:
     """The module that the optimizer has, of which a part ran."""
-    path = _path(run)
-    return next((module for module in sorted(step.modules or ()) if is_part(path, module)), path)
+    path = _path(flow, run)
+    return next((module for module in sorted(_modules(step) or ()) if is_part(path, module)), path)
 
 
 # --- what a backward goes through -------------------------------------------------------------------------------
@@ -189,21 +196,45 @@ def _is_certain(event: Event, loops: bool = False) -> bool:
 
 
 def _comes_again(flow: Flow, step: Step, backward: Backward) -> bool:
-    """Whether a backward of the same value comes again after a step: both are in one loop, which does not make it."""
+    """Whether a backward comes again after a step: both are in one loop, and always."""
     loop = backward.loop
     if loop is None or step.loop is not loop or loop.count == 1 or loop.leaves_early or loop.is_once_by_default:
         return False
-    if backward.inner is not None or step.inner is not None or step.conditional:
-        return False
-    changed = loop.targets | loop.assigned
-    names = (node for node in t.walk(backward.site.node) if isinstance(node, t.Name | t.Attribute))
-    return all(t.path_of(name) not in changed for name in names)
+    return not step.conditional and _is_certain(step) and _is_certain(backward)
 
 
-def _is_before_loop(run: Forward, backward: Backward) -> bool:
+def _is_from_before(flow: Flow, run: Forward, runs: Sequence[Forward], backward: Backward) -> bool:
+    """Whether what is backpropagated in each iteration of a loop goes through a run that was before it.
+
+    It may be one of several losses that the loop goes over; where these are of several runs, each may be of one.
+    """
     loop = backward.loop
     is_inside = loop is not None and run.loop is not None and run.loop.within(loop)
-    return not is_inside and not run.conditional and run.is_in_loop_of_callee is False and _is_certain(run)
+    if loop is None or is_inside or run.conditional or not _is_certain(run):
+        return False
+    stmt = loop.site.node
+    waiting, seen = [backward.site.node], set[str]()
+    while waiting:
+        paths = [path for path in _read(waiting.pop()) if path not in seen]
+        seen.update(paths)
+        for path in paths:
+            if path in loop.targets:
+                waiting += [stmt.iterable] if isinstance(stmt, t.Repeat) and stmt.iterable and len(runs) == 1 else []
+            elif path in loop.assigned:
+                waiting += [value for value in flow.ref.assigned.get(path, ()) if value in loop.nodes]
+            elif any(_is_at(root.key, run) for root in flow.read(path, flow.final).roots):
+                return True
+    return False
+
+
+def _read(node: t.Node) -> Iterator[str]:
+    """The variables, and attributes of the object, that an expression reads: not ``losses`` of ``losses[i]``."""
+    parts = {id(part) for each in t.walk(node) if isinstance(each, t.Subscript) for part in t.walk(each)}
+    for each in t.walk(node):
+        path = t.path_of(each) if isinstance(each, t.Name | t.Attribute) and id(each) not in parts else None
+        is_own = isinstance(each, t.Attribute) and t.path_of(each.value) == "self"
+        if path is not None and (is_own or isinstance(each, t.Name)):
+            yield path
 
 
 # --- what a step changes ----------------------------------------------------------------------------------------
@@ -211,18 +242,45 @@ def _is_before_loop(run: Forward, backward: Backward) -> bool:
 
 def _changes(flow: Flow, step: Step, run: Forward) -> bool:
     """Whether a step changes the weights with which the backward of a run computes."""
-    path = _path(run)
-    if not path or not _has(step, path) or not _has_gradients(flow, step, run, path):
+    path = _path(flow, run)
+    if (
+        not path
+        or not _has(step, path)
+        or not _is_one(flow, run, step, path)
+        or not _has_gradients(flow, step, run, path)
+    ):
         return False
     return needs_weights(flow, run, path)
 
 
+def _is_one(flow: Flow, run: Forward, step: Step, path: str) -> bool:
+    """Whether a path is of the same module where that runs and where the optimizer steps: no other one of a list."""
+    head = path.partition(".")[0]
+    over = [loop for loop in flow.facts.loops if head in loop.targets]
+    clauses = (clause for node in flow.ref.define.nodes if isinstance(node, t.Comprehension) for clause in node.clauses)
+    if any(t.path_of(name) == head for clause in clauses for name in t.names_in(clause.target)):
+        return False
+    loops = (run.loop, step.loop)
+    return all(each is not None and each.within(loop) for loop in over for each in loops)
+
+
 def _has(step: Step, path: str) -> bool:
     """Whether an optimizer has what a module has: it was given that, or is named for it and nothing else is known."""
-    if step.modules is not None:
-        return any(is_part(path, module) for module in step.modules)
+    modules = _modules(step)
+    if modules is not None:
+        return any(is_part(path, module) for module in modules)
     words = _words(step.target or "", _OF_OPTIMIZERS)
     return bool(words) and words == _words(path, _OF_MODULES)
+
+
+def _modules(step: Step) -> frozenset[str] | None:
+    """What an optimizer has, by the path of the object that has both: ``agent.critic`` for ``agent.optimizer``."""
+    owner = (step.target or "").rpartition(".")[0]
+    if step.modules is None or owner in ("", "self"):
+        return step.modules
+    return frozenset(
+        owner + path[4:] if path.startswith("self.") and not is_part(path, owner) else path for path in step.modules
+    )
 
 
 def _words(path: str, besides: frozenset[str]) -> list[str]:
@@ -238,7 +296,7 @@ def _has_gradients(flow: Flow, step: Step, run: Forward, path: str) -> bool:
         if isinstance(event, OpaqueCall) or (isinstance(event, ZeroGrad) and _may_reset(event, step, path)):
             return False
         if isinstance(event, Backward) and not _has_inputs(event) and _is_on_the_way(flow, event, step):
-            runs = (each for each in flow.facts.forwards if _path(each) == path)
+            runs = (each for each in flow.facts.forwards if _path(flow, each) == path)
             if any(_fills(flow, event, each, run) for each in runs):
                 return True
     return False
@@ -257,7 +315,7 @@ def _fills(flow: Flow, backward: Backward, each: Forward, run: Forward) -> bool:
     if each.is_frozen or not _goes_through(backward, each) or (each is run and not backward.keeps):
         return False
     is_taken_apart = any(_is_taken_apart(flow, part) for part in (each, run))
-    return not is_taken_apart or is_of_torch(flow, _path(run))
+    return not is_taken_apart or is_of_torch(flow, _path(flow, run))
 
 
 def _is_taken_apart(flow: Flow, run: Forward) -> bool:
