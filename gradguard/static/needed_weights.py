@@ -10,7 +10,9 @@ import re
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.classes import Class
 from gradguard.static.made_objects import Made, Place, makers
+from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -45,6 +47,18 @@ def is_of_torch(flow: Flow, path: str) -> bool:
     expr = _expression(path)
     made = makers(Place(flow.module, flow.ref), expr) if expr is not None else []
     return bool(made) and all(_layer(each) for each in made)
+
+
+def gives_one(flow: Flow, path: str | None) -> bool:
+    """Whether a module of the program gives one tensor: not a list, of which a loss may have some."""
+    expr = _expression(path) if path is not None else None
+    made = makers(Place(flow.module, flow.ref), expr) if expr is not None else []
+    forwards = [each.of.method("forward") if isinstance(each.of, Class) else None for each in made]
+    flows = [flow.project.flow(ref) if ref is not None else None for ref in forwards]
+    returned = [each.facts.returns if each is not None else None for each in flows]
+    return bool(made) and all(
+        each is not None and each.kind is not Kind.CONTAINER and not each.parts for each in returned
+    )
 
 
 def _needs(flow: Flow, made: Made, of_graph: bool) -> bool:

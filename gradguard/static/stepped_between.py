@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.mistakes import SteppedBetween
 from gradguard.static.model import Backward, Event, Forward, Mode, OpaqueCall, Step, ZeroGrad
-from gradguard.static.needed_weights import is_of_torch, needs_weights
+from gradguard.static.needed_weights import gives_one, is_of_torch, needs_weights
 from gradguard.static.optimized import overlap
 from gradguard.static.paths import is_part
 from gradguard.static.source import Site
-from gradguard.static.values import Source
+from gradguard.static.values import Kind, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -107,12 +107,13 @@ def _is_of_one_function(flow: Flow, backward: Backward, step: Step) -> bool:
 
 
 def _path(flow: Flow, run: Forward) -> str:
-    """The path of a module that ran; of a layer that has none, as one of a list, that of the module that it is in."""
+    """The path of a module that ran; of the layers that a loop goes over, that of the module whose they are."""
     path = run.given_as or run.module
-    if path is None and run.inner is not None:
-        paths = (f.given_as or f.module for f in reversed(flow.facts.forwards) if f is not run and _is_around(f, run))
+    if (path is None or "[*]" in path) and run.is_in_loop_of_callee:
+        around = (each for each in reversed(flow.facts.forwards) if each is not run and _is_around(each, run))
+        paths = (each.given_as or each.module for each in around if gives_one(flow, each.given_as or each.module))
         path = next((each for each in paths if each is not None), None)
-    return path or ""
+    return path if path is not None and "[*]" not in path else ""  # which of several is not known
 
 
 def _whole(flow: Flow, step: Step, run: Forward) -> str:
@@ -212,19 +213,26 @@ def _is_from_before(flow: Flow, run: Forward, runs: Sequence[Forward], backward:
     is_inside = loop is not None and run.loop is not None and run.loop.within(loop)
     if loop is None or is_inside or run.conditional or not _is_certain(run):
         return False
-    stmt = loop.site.node
+    stmt, is_listed = loop.site.node, False
     waiting, seen = [backward.site.node], set[str]()
     while waiting:
         paths = [path for path in _read(waiting.pop()) if path not in seen]
         seen.update(paths)
         for path in paths:
             if path in loop.targets:
-                waiting += [stmt.iterable] if isinstance(stmt, t.Repeat) and stmt.iterable and len(runs) == 1 else []
+                is_listed = isinstance(stmt, t.Repeat) and stmt.iterable is not None and len(runs) == 1
+                waiting += [stmt.iterable] if is_listed and isinstance(stmt, t.Repeat) and stmt.iterable else []
             elif path in loop.assigned:
                 waiting += [value for value in flow.ref.assigned.get(path, ()) if value in loop.nodes]
-            elif any(_is_at(root.key, run) for root in flow.read(path, flow.final).roots):
+            elif _has_graph_of(flow.read(path, flow.final), run, is_listed):
                 return True
     return False
+
+
+def _has_graph_of(value: Value, run: Forward, is_listed: bool) -> bool:
+    """Whether a value has the graph of a run: a list only where the loop goes over it, as it may be taken from."""
+    is_whole = is_listed or value.kind is not Kind.CONTAINER
+    return is_whole and any(_is_at(root.key, run) for root in value.roots)
 
 
 def _read(node: t.Node) -> Iterator[str]:

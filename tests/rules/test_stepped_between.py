@@ -527,6 +527,173 @@ def test_losses_of_several_networks_in_a_list() -> None:
     )
 
 
+AGAIN = """
+    class Policy:
+        def __init__(self):
+            self.net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+            self.optimizer = torch.optim.Adam(self.net.parameters(), lr=1e-3)
+
+        def update(self, s, weights, batches):
+            {before}
+            for x in batches:
+                {loss}
+                self.optimizer.zero_grad()
+                loss.backward(retain_graph=True)  # !
+                self.optimizer.step()
+                {after}
+"""
+DRIVE_AGAIN = "Policy().update(torch.randn(4, 3), torch.randn(4, 2), [torch.randn(4, 3) for _ in range(3)])"
+
+
+def again(before: str, loss: str = "pass", after: str = "pass", iterable: str = "batches") -> str:
+    text = AGAIN.replace("{before}", before).replace("{loss}", loss).replace("{after}", after)
+    return text.replace("in batches", f"in {iterable}")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        again("scores = self.net(s).log_softmax(-1)", "loss = -(scores * weights).mean()"),
+        again("scores = self.net(s).log_softmax(-1)", "loss = -(scores * weights).mean() + self.net(x).mean()"),
+        again("loss = self.net(s).mean()"),
+        again("scores = self.net(s)", "loss = x", iterable="(scores.mean(), scores.sum())"),
+        again("losses = list(self.net(s).mean(1))", "loss = x", iterable="losses"),
+    ],
+)
+def test_losses_of_before_a_loop(snippet: str) -> None:
+    assert_raises_where_told(snippet, DRIVE_AGAIN)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        again("loss = self.net(s).mean()", after="loss = self.net(x).mean()"),  # the next one
+        again("scores = self.net(s).detach()", "loss = (self.net(s) * scores).mean()"),
+        again("scores = self.net(s)", "scores = self.net(x); loss = scores.mean()"),
+        again("loss = self.net(s).mean()", iterable="batches[:1]"),
+        again("losses = [self.net(s).mean()]", "loss = losses.pop() if losses else self.net(x).mean()"),
+    ],
+)
+def test_loops_that_run(snippet: str) -> None:
+    snippet = snippet.replace("  # !", "")
+    if "[:1]" in snippet:
+        snippet = snippet.replace("for x in batches[:1]", "for x in range(1)")
+    assert_runs(snippet, DRIVE_AGAIN)
+
+
+def test_losses_of_a_list_of_networks() -> None:
+    assert_runs(
+        """
+        def train(x):
+            nets = [nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)) for _ in range(3)]
+            optimizer = torch.optim.SGD([p for net in nets for p in net.parameters()], lr=0.1)
+            losses = [net(x).mean() for net in nets]
+            for loss in losses:
+                optimizer.zero_grad()
+                loss.backward(retain_graph=True)
+                optimizer.step()
+        """,
+        "train(torch.randn(5, 4))",
+    )
+
+
+OBJECTS = """
+    def mlp(n, out):
+        return nn.Sequential(nn.Linear(n, 8), nn.ReLU(), nn.Linear(8, out))
+
+    class Agent:
+        def __init__(self):
+            self.actor, self.critic = mlp(3, 2), mlp(5, 1)
+            self.params = list(self.critic.parameters())
+            self.optimizer = torch.optim.SGD(self.params, lr=0.1)
+
+    class Team:
+        def __init__(self):
+            self.agents = [Agent(), Agent()]
+            self.critic = mlp(5, 1)
+
+        def update(self, s, a):
+            for agent in self.agents:
+                loss = agent.critic(torch.cat([s, a], 1)).mean()
+                policy_loss = -{critic}(torch.cat([s, agent.actor(s)], 1)).mean()
+                agent.optimizer.zero_grad()
+                loss.backward()
+                agent.optimizer.step()
+                policy_loss.backward()  # !
+"""
+
+
+def test_optimizers_of_objects() -> None:
+    drive = "Team().update(torch.randn(4, 3), torch.randn(4, 2))"
+    assert_raises_where_told(OBJECTS.replace("{critic}", "agent.critic"), drive)
+    assert_runs(OBJECTS.replace("{critic}", "self.critic").replace("  # !", ""), drive)
+
+
+LISTED = """
+    class Net(nn.Module):
+        def __init__(self, *sizes):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:])])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = torch.tanh(layer(x))
+            return x
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 8)
+            self.heads = nn.ModuleList([nn.Linear(8, 1) for _ in range(2)])
+
+        def forward(self, x):
+            h = F.relu(self.body(x))
+            return [head(h) for head in self.heads]
+
+        def one(self, x, i):
+            return self.heads[i](F.relu(self.body(x)))
+
+    def layers(s, a):
+        actor, critic = Net(3, 8, 2), Net(5, 8, 1)
+        optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+        loss = critic(torch.cat([s, a], 1)).mean()
+        policy_loss = -critic(torch.cat([s, actor(s)], 1)).mean()
+        loss.backward()
+        optimizer.step()
+        policy_loss.backward()  # !
+
+    def heads(x):
+        net = Heads()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        one, two = net(x)
+        one.mean().backward(retain_graph=True)
+        optimizer.step()
+        two.mean().backward()
+
+    def each(x):
+        net = Heads()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        outputs = net(x)
+        outputs[0].mean().backward(retain_graph=True)
+        optimizer.step()
+        outputs[1].mean().backward()
+
+    def one_by_one(x):
+        net = Heads()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        one, two = net.one(x, 0), net.one(x, 1)
+        one.mean().backward(retain_graph=True)
+        optimizer.step()
+        two.mean().backward()
+"""
+
+
+def test_layers_of_lists() -> None:
+    assert_raises_where_told(LISTED, "layers(torch.randn(4, 3), torch.randn(4, 2))")
+    x = "(torch.randn(4, 4))"
+    assert raised_by(LISTED, f"heads{x}; each{x}; one_by_one{x}") is None
+
+
 def test_networks_of_another_file(tmp_path: Path) -> None:
     files = {
         "nets.py": """
