@@ -37,7 +37,7 @@ _OF_MODULES = frozenset("net network model self".split())
 def stepped_between(flow: Flow) -> Iterator[SteppedBetween]:
     """The backwards of a function before which a step has changed what they need."""
     facts = flow.facts
-    if facts.is_test or not facts.steps:
+    if facts.is_test or not facts.steps or (len(facts.backwards) == 1 and not facts.backwards[0].keeps):
         return
     told: set[Site] = set()
     for backward in facts.backwards:
@@ -61,15 +61,17 @@ def _has_inputs(backward: Backward) -> bool:
 
 
 def _found(flow: Flow, backward: Backward) -> SteppedBetween | None:
-    runs = [run for run in flow.facts.forwards if _goes_through(backward, run) and run.mode is not Mode.OFF]
-    events = flow.facts.events
-    place = events.index(backward)
-    for at, step in enumerate(events) if runs else ():
-        if not isinstance(step, Step) or step.runs_closure or step.zeroes or _told_by_callee(step, backward):
+    runs = [run for run in flow.facts.forwards if run.mode is not Mode.OFF and _goes_through(backward, run)]
+    places = {id(event): place for place, event in enumerate(flow.facts.events)}
+    place = places[id(backward)]
+    for step in flow.facts.steps if runs else ():
+        at = places[id(step)]
+        if step.runs_closure or step.zeroes or _told_by_callee(step, backward):
             continue
         if at < place and _is_on_the_way(flow, step, backward):
-            inside = [run for run in runs if events.index(run) < at and _is_on_the_way(flow, run, backward, loops=True)]
-        elif at > place and _comes_again(flow, step, backward):
+            before = (run for run in runs if places[id(run)] < at)
+            inside = [run for run in before if _is_on_the_way(flow, run, backward, loops=True)]
+        elif at > place and _comes_again(step, backward):
             inside = [run for run in runs if _is_from_before(flow, run, runs, backward)]
         else:
             continue
@@ -196,7 +198,7 @@ def _is_certain(event: Event, loops: bool = False) -> bool:
     return True
 
 
-def _comes_again(flow: Flow, step: Step, backward: Backward) -> bool:
+def _comes_again(step: Step, backward: Backward) -> bool:
     """Whether a backward comes again after a step: both are in one loop, and always."""
     loop = backward.loop
     if loop is None or step.loop is not loop or loop.count == 1 or loop.leaves_early or loop.is_once_by_default:
