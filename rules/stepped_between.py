@@ -74,7 +74,7 @@ def needs_weights_of_before(function: Function) -> Iterator[Finding]:
 
 def _help(each: SteppedBetween) -> str:
     if each.again:
-        return "compute the loss in each iteration, or add up the losses and step once"
+        return f"run `{each.module}` in each iteration, or add up the losses and step once"
     if each.for_other is None:
         return "compute this loss after the step, or do both backwards before the first step"
     return (

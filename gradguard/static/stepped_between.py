@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # counted; optimizers of some of the parameters.
 _OTHERWISE = re.compile(
     r"autocast|\bamp\b|(?<![Dd]istributed)DataParallel\(|FullyShardedDataParallel|\bFSDP\b|deepspeed|functional_call|"
-    r"\bcheckpoint(?:_sequential)?\((?!\s*\))[^\n]*(?:self\.|use_reentrant|forward)|fused\s*=\s*True|"
+    r"torch\.utils(?:\.|\s+import\s+)checkpoint|gradient_checkpointing|fused\s*=\s*True|"
     r"parameters\([^()\n]*\)\s*\n?\s*if\s+(?!\w+\.requires_grad\s*[\])])",
 )
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")

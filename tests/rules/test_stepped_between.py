@@ -311,6 +311,32 @@ def test_agents_that_run(snippet: str) -> None:
     assert_runs(snippet, DRIVE_AGENT)
 
 
+def test_forwards_that_the_backward_repeats() -> None:
+    snippet = agent(
+        LOSSES.replace(
+            "self.critic(s, self.actor(s))", "checkpoint(self.critic, s, self.actor(s), use_reentrant=False)"
+        )
+        + ONCE
+    )
+    assert_runs("    from torch.utils.checkpoint import checkpoint\n" + snippet, DRIVE_AGENT)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "self.critic = nn.DataParallel(self.critic)",  # several devices have copies
+        "for p in self.target.parameters(): p.requires_grad = train",
+        "tuned = [p for n, p in self.critic.named_parameters() if 'bias' in n]",
+    ],
+)
+def test_programs_that_are_not_told_of(elsewhere: str) -> None:
+    more = f"""
+        def prepare(self, train):
+            {elsewhere}
+    """
+    assert_clean(agent(LOSSES + ONCE) + more, CODE)
+
+
 PLAIN = """
     def train(actor, critic, actor_opt, critic_opt, s, a, y):
         q_loss = F.mse_loss(critic(torch.cat([s, a], 1)), y)
