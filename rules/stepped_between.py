@@ -17,6 +17,9 @@ policy_loss.backward()                      # raises
 actor_optimizer.step()
 ```
 
+So does a loop that goes through one forward again and again, in its second iteration: `retain_graph=True` keeps the
+graph, and not the weights.
+
 **Instead**, compute the second loss when the step is done:
 
 ```python
