@@ -15,7 +15,7 @@ from gradguard.static.edits import one_line
 from gradguard.static.memo import Remembers, cached_property
 from gradguard.static.source import Site
 from gradguard.static.unrecorded import Severed
-from gradguard.static.values import NONE, NOTHING_HELD, Held, Holdings, Roots, Source, Value
+from gradguard.static.values import NOTHING_HELD, Held, Holdings, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.stored import Store
