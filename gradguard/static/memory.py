@@ -169,9 +169,14 @@ def _is_ensemble(flow: Flow, store: Store) -> bool:
     """Whether copies of a model that are taken now and then are each run later on: members of an ensemble, samples."""
     if not store.conditional or not store.value.holding(Held.SNAPSHOT):
         return False
-    each = rf"in\s+(?:\w+\()*[\w.]*\b{re.escape(store.holder)}\b"
+    ends = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return)]
+    is_returned = any(value is not None and t.path_of(value) == store.path for value in ends)
+    name = r"\w+" if is_returned else re.escape(store.holder)  # whoever gets it may call it anything
+    each = rf"in\s+(?:\w+\()*[\w.]*\b{name}\b"
     run = r"(?:\.(?:forward|predict|sample)\w*)?\("
-    one_by_one = rf"\bfor\s+(?:\w+\s*,\s*)?(\w+)\s+{each}(?:[^\n]*\n){{1,8}}?[^\n]*\b(?:\1{run}|load_state_dict\(\1\b)"
+    one_by_one = (
+        rf"\bfor\s+(?:\w+\s*,\s*)?(\w+)\s+{each}(?:[^\n]*\n){{1,8}}?[^\n]*(?:(?<![\w.])\1{run}|\bload_state_dict\(\1\b)"
+    )
     at_once = rf"(?<![\w.])(\w+){run}[^\n]*\bfor\s+\1\s+{each}"
     return any(flow.project.survey.mentions(re.compile(pattern), flow.module) for pattern in (one_by_one, at_once))
 

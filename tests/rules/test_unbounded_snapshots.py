@@ -713,3 +713,28 @@ def test_those_of_all_epochs_of_which_one_is_read() -> None:
 )
 def test_those_of_all_epochs_that_something_else_is_done_with(change: tuple[str, str]) -> None:
     assert_clean(twin(EPOCHS, change), CODE)
+
+
+ENSEMBLE = """
+    import copy
+
+    def fit(net, x, y, period=10):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        snapshots = []
+        for step in range(100):
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if (step + 1) % period == 0:
+                snapshots.append(copy.deepcopy(net).eval())  # !
+        return snapshots
+
+    def {use}
+"""
+
+
+def test_an_ensemble_that_is_returned() -> None:
+    vote = "vote(members, x):\n        return torch.stack([m(x) for m in members]).mean(0)"
+    assert_clean(ENSEMBLE.format(use=vote).replace("  # !", ""), CODE)
+    assert_flagged(ENSEMBLE.format(use="save(members, path):\n        torch.save(members, path)"), CODE)
