@@ -18,6 +18,7 @@ from gradguard.static.autograd_functions import kept_outputs
 from gradguard.static.backwards import judge_backward, judge_grad_call
 from gradguard.static.broken_ties import broken_ties
 from gradguard.static.changed_between import changed_between
+from gradguard.static.changed_in_place import changed_in_place
 from gradguard.static.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.counted_keys import counted_keys
 from gradguard.static.counted_twice import counted_twice
@@ -176,6 +177,7 @@ def judge(flow: Flow) -> None:
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
     flow.facts.tied_leaves = lambda: list(tied_leaves(flow))
+    flow.facts.changed_in_place = lambda: list(changed_in_place(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
     flow.facts.only_detached = lambda: list(only_detached(flow))

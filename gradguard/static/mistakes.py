@@ -778,6 +778,27 @@ class WrittenBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedInPlace:
+    """A tensor that the backward of an operation needs as it was is changed in place.
+
+    Args:
+        site: what changes it.
+        name: the variable, where it has one.
+        kept: the operation.
+        operation: what it is called.
+        is_result: it needs what it gave; otherwise what it was given.
+        is_alone: the variable is the only one that has the tensor.
+    """
+
+    site: Site
+    name: str | None
+    kept: Site
+    operation: str
+    is_result: bool
+    is_alone: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TiedByData:
     """A parameter is given the storage of another one, and both stay parameters.
 

@@ -36,6 +36,7 @@ from gradguard.static.mistakes import (
     CachedCall,
     Cancelled,
     ChangedBetween,
+    ChangedInPlace,
     CountedTwice,
     CutEachStep,
     DefaultList,
@@ -186,6 +187,7 @@ class Function:
         tied_by_data: the statements that give a parameter the storage of another one.
         overwritten_terms: the entries of a dict of losses that take the place of one which nothing has read.
         only_detached: of a ``forward``: the parameters of which it uses detached numbers alone (reads other files).
+        changed_in_place: what changes a tensor in place that a backward needs (reads other files).
         written_behind: the statements that change a value through ``.data`` on its way to the loss.
         rebound_updates: the statements that bind a loop's name for a parameter anew, which nothing reads then.
         set_on_modules: the statements that give a module a ``requires_grad`` (reads other files).
@@ -282,6 +284,7 @@ class Function:
     tied_by_data: Callable[[], list[TiedByData]] = field(default=list, repr=False)
     overwritten_terms: Callable[[], list[OverwrittenTerm]] = field(default=list, repr=False)
     only_detached: Callable[[], list[OnlyDetached]] = field(default=list, repr=False)
+    changed_in_place: Callable[[], list[ChangedInPlace]] = field(default=list, repr=False)
     written_behind: Callable[[], list[WrittenBehind]] = field(default=list, repr=False)
     rebound_updates: Callable[[], list[Site]] = field(default=list, repr=False)
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)

@@ -192,7 +192,7 @@ def _of_layer(place: Place, made: Made, call: t.Call, depth: int) -> list[Result
         return unknown
     if name != "Sequential":
         return [Result(_LAYERS[name], made.place, made.call)] if name in _LAYERS else unknown
-    for last in reversed(_layers(made.call)):
+    for last in reversed(layers_of(made.call)):
         layers = makers(made.place, last, depth + 1)
         if any(_shapes_only(each) for each in layers):
             if not all(_shapes_only(each) for each in layers):
@@ -207,7 +207,7 @@ def _shapes_only(made: Made) -> bool:
     return isinstance(made.of, str) and made.of.rpartition(".")[2] in _SHAPING_LAYERS
 
 
-def _layers(call: t.Call) -> list[t.Expr]:
+def layers_of(call: t.Call) -> list[t.Expr]:
     """The layers of a sequence, in order: those behind the last one that is not written out."""
     layers = list[t.Expr]()
     for arg in call.args:

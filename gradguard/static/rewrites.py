@@ -6,7 +6,7 @@ import re
 
 from gradguard.findings import Fix
 from gradguard.static import tree as t
-from gradguard.static.edits import inserted_call, instead
+from gradguard.static.edits import inserted_call, instead, one_line
 from gradguard.static.mistakes import LiveState, Unregistered
 from gradguard.static.model import Event
 from gradguard.static.source import Site
@@ -103,3 +103,28 @@ def _of_nn(value: Site, name: str, torch: str | None) -> Fix | None:
         return None
     made = f"{'nn' if has_nn else f'{torch}.nn'}.{name}"
     return instead(value, f"{made}({value.text})", f"make it an `{made}`")
+
+
+# What has no such method under a name without the underscore.
+_ONLY_IN_PLACE = frozenset("zero_ fill_ copy_".split())
+
+
+def out_of_place(change: Site) -> Fix | None:
+    """Compute a new tensor instead of changing a variable's: ``y = y * m`` for ``y *= m``, and for ``y.mul_(m)``."""
+    node = change.node
+    if isinstance(node, t.Augment) and isinstance(node.target, t.Name):
+        value = Site(change.chunk, node.value)
+        operand = value.text if isinstance(node.value, _SIMPLE) else f"({value.text})"
+        written = f"{node.target.id} = {node.target.id} {node.operator} {operand}"
+        return instead(change, written, f"write `{one_line(written)}`")
+    func = node.func if isinstance(node, t.Call) else None
+    if not isinstance(func, t.Attribute) or not isinstance(func.value, t.Name) or func.name in _ONLY_IN_PLACE:
+        return None
+    if not any(isinstance(each, t.Evaluate) and each.value is node for each in t.walk(change.chunk.statements)):
+        return None
+    given = change.code.removeprefix(Site(change.chunk, func).code)
+    written = f"{func.value.id} = {func.value.id}.{func.name.removesuffix('_')}{given}"
+    return instead(change, written, f"write `{one_line(written)}`") if given.startswith("(") else None
+
+
+_SIMPLE = (t.Name, t.Attribute, t.Subscript, t.Call, t.Constant)

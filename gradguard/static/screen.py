@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from gradguard.catalogue import Rule
-from gradguard.signs import BOUND, LOOP, TRAINING, Sign, Signs
+from gradguard.signs import BOUND, CHANGED, LOOP, TRAINING, Sign, Signs
 from gradguard.static.layout import Key
 from gradguard.static.layout import functions as layout
 from gradguard.static.outline import Extent
@@ -373,7 +373,7 @@ def _signs_in(key: Key, text: bytes) -> bytes:
     """The text of a function as far as it is a sign.
 
     What a constructor binds replaces nothing, a mark is left of it; and a loop over layers in it or in ``forward`` is
-    over when they return, as a sum in a variable is.
+    over when they return, as a sum in a variable is, of which a mark is left at the end.
     """
     if key[1] not in ("__init__", "forward"):
         return text
@@ -382,4 +382,6 @@ def _signs_in(key: Key, text: bytes) -> bytes:
     before = _LOOP.sub(b"", before)
     if key[1] == "__init__":
         return _FIRST_ITEMS.sub(b"", _FIRST_BINDING.sub(BOUND.encode(), before)) + after
-    return _LOCAL_SUM.sub(rb"\1=", before) + after
+    changed = {name.strip() for name in _LOCAL_SUM.findall(before)}
+    marks = (b"\n" + CHANGED.encode() + name for name in sorted(changed))
+    return _LOCAL_SUM.sub(rb"\1=", before) + after + b"".join(marks)

@@ -25,7 +25,7 @@ _SAVES_RESULT = frozenset("softmax sigmoid tanh relu exp sqrt rsqrt elu selu sof
 _ESTIMATES = re.compile(
     r"sign(?!al)|round|quant|binar|ternar|clamp|clip|floor|ceil|heaviside|straight|(?<![a-z])ste(?![a-z])", re.I
 )
-_NOT_TRAINING = re.compile(
+NOT_TRAINING = re.compile(
     r"(?<![a-z])(?:eval|infer|test|valid|val(?![a-z])|sampl|generat|deploy|export|debug|predict|frozen)", re.I
 )
 _OF_SHAPE = frozenset("shape dtype device size dim ndim numel new_zeros new_ones new_full new_tensor new_empty".split())
@@ -33,7 +33,7 @@ _OF_SHAPE = frozenset("shape dtype device size dim ndim numel new_zeros new_ones
 
 def written_behind(flow: Flow) -> Iterator[WrittenBehind]:
     """The statements that change a value which goes on to the loss as if nothing had happened."""
-    if flow.facts.is_test or flow.facts.entry_mode is Mode.OFF or _NOT_TRAINING.search(flow.ref.define.name):
+    if flow.facts.is_test or flow.facts.entry_mode is Mode.OFF or NOT_TRAINING.search(flow.ref.define.name):
         return
     for stmt, (value, mode) in flow.written.items():
         change = written(stmt)
@@ -53,10 +53,10 @@ def _is_result(flow: Flow, value: Value) -> bool:
         return True
     calls = [root.key for root in value.roots if root.source is Source.CALL]
     is_tensor = value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN)
-    return is_tensor and any(isinstance(call, t.Call) and _is_own_layer(flow, call) for call in calls)
+    return is_tensor and any(isinstance(call, t.Call) and is_own_layer(flow, call) for call in calls)
 
 
-def _is_own_layer(flow: Flow, call: t.Call) -> bool:
+def is_own_layer(flow: Flow, call: t.Call) -> bool:
     """Whether a call is that of a module with parameters that the object has made: ``self.query(h)``."""
     path, owner = t.path_of(call.func) or "", flow.ref.owner
     name = path.removeprefix("self.").removesuffix("[*]")
@@ -109,16 +109,16 @@ def _is_meant(flow: Flow, stmt: t.Stmt, change: Written) -> bool:
     if any(_ESTIMATES.search(name) for name in names):
         return True
     around = [each for each in flow.ref.define.statements if isinstance(each, t.If) and has([each], stmt)]
-    return any(_asks_for_evaluation(each, stmt) for each in around)
+    return any(asks_for_evaluation(each, stmt) for each in around)
 
 
 def _name(node: t.Node) -> str:
     return node.name if isinstance(node, t.Attribute) else node.id if isinstance(node, t.Name) else ""
 
 
-def _asks_for_evaluation(choice: t.If, stmt: t.Stmt) -> bool:
+def asks_for_evaluation(choice: t.If, stmt: t.Stmt) -> bool:
     names = [_name(node) for node in t.walk(choice.test)]
-    if any(_NOT_TRAINING.search(name) or "grad" in name for name in names):
+    if any(NOT_TRAINING.search(name) or "grad" in name for name in names):
         return True
     is_not = any(isinstance(node, t.Operation) and node.operator == "not" for node in t.walk(choice.test))
     return any("train" in name for name in names) and is_not == has(choice.body, stmt)

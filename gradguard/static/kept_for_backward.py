@@ -1,0 +1,155 @@
+"""The tensors that an operation keeps as they are for its backward: what it gives, or what it is given.
+
+What is in these tables was measured with torch 2.13, see ``tests/static/test_kept_for_backward.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gradguard.static import tree as t
+from gradguard.static.in_place import without_views
+from gradguard.static.made_objects import Made, Place, makers, named_in
+from gradguard.static.normalised import layers_of
+from gradguard.static.reaching import bound_at
+
+_DEEPEST = 8
+_PACKAGES = ("torch", "torch.nn.functional", "torch.special", "torch.linalg")
+_BARE = frozenset("sigmoid tanh exp exp2 expm1 relu sqrt rsqrt reciprocal".split())
+KEEP_RESULT = _BARE | frozenset("softmax softmin log_softmax logsumexp norm amax amin std cumprod prod expit".split())
+KEEP_INPUT = frozenset(
+    "sin cos log log1p log2 log10 abs square erf gelu silu mish elu selu celu leaky_relu softplus logsigmoid hardtanh "
+    "relu6 hardswish hardsigmoid clamp norm std var".split()
+)
+LAYERS_KEEP_RESULT = {
+    "ReLU": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Softmax": "softmax", "Softmin": "softmin",
+    "LogSoftmax": "log_softmax", "Softmax2d": "softmax",
+}  # fmt: skip
+LAYERS_KEEP_INPUT = frozenset(
+    "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d "
+    "LayerNorm GroupNorm PReLU".split()
+)
+_PRODUCTS = frozenset("mul matmul mm bmm".split())
+
+
+class Kept(NamedTuple):
+    """A tensor that is kept for a backward.
+
+    Args:
+        name: of the operation.
+        node: its call, or its expression.
+        tensor: what is kept, where that is an operand.
+        graphs: one of these has a graph, or nothing is kept; none where a layer has parameters itself.
+    """
+
+    name: str
+    node: t.Expr
+    tensor: t.Expr | None
+    graphs: tuple[t.Expr, ...]
+
+
+def keeps_result(place: Place, expr: t.Expr, at: t.Node | None = None, depth: int = 0) -> list[Kept]:
+    """The operations that give a tensor, and keep it, on each way; none where one way is not known, or keeps nothing.
+
+    Args:
+        at: where a variable has the value that is asked for, if not where it stands.
+    """
+    if place.ref is None or depth > _DEEPEST:
+        return []
+    expr = without_views(expr)
+    if isinstance(expr, t.Call):
+        kept = _call_keeping_result(place, expr)
+        return [kept] if kept is not None else []
+    values: list[t.Expr | None] = []
+    if isinstance(expr, t.Conditional):
+        values += [expr.body, expr.orelse]
+    elif isinstance(expr, t.Name):
+        values += [
+            each.value if each.place is None else None for each in bound_at(place.ref.define, at or expr, expr.id)
+        ]
+    found = [keeps_result(place, value, None, depth + 1) if value is not None else [] for value in values]
+    return [kept for each in found for kept in each] if all(found) else []
+
+
+def _call_keeping_result(place: Place, call: t.Call) -> Kept | None:
+    func, name, named = call.func, call.name.removesuffix("_"), named_in(place, call.func)
+    given = call.args[0].value if call.args and not call.args[0].star else None
+    if isinstance(named, str):
+        is_function = named.rpartition(".")[0] in _PACKAGES and name in KEEP_RESULT
+        return Kept(name, call, None, (given,)) if is_function and given is not None else None
+    if isinstance(func, t.Attribute) and t.path_of(func.value) != "self" and name in KEEP_RESULT:
+        return Kept(name, call, None, (func.value,)) if not call.args or name not in _BARE else None
+    if named is not None or given is None or not isinstance(func, t.Name | t.Attribute | t.Call):
+        return None
+    names = {_last_kept(made, place) for made in makers(place, func)}
+    layer = names.pop() if len(names) == 1 else None
+    return Kept(layer, call, None, (given, call)) if layer is not None else None
+
+
+def _last_kept(made: Made, place: Place) -> str | None:
+    """The operation of a layer, or of the last one of a sequence."""
+    if not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
+        return None
+    name = made.of.rpartition(".")[2]
+    if name != "Sequential":
+        return LAYERS_KEEP_RESULT.get(name)
+    layers = layers_of(made.call)
+    names = {_last_kept(each, place) for each in makers(made.place, layers[-1])} if layers else set[str | None]()
+    return names.pop() if len(names) == 1 else None
+
+
+def keeps_operands(place: Place, node: t.Node) -> Iterator[Kept]:
+    """What an operation keeps of what it is given; of a layer of the object only what it surely keeps."""
+    if isinstance(node, t.Operation) and len(node.operands) == 2:
+        yield from _of_operator(node, node.operator, *node.operands)
+    if not isinstance(node, t.Call):
+        return
+    func, name, named = node.func, node.name, named_in(place, node.func)
+    given = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
+    if isinstance(named, str) and named.rpartition(".")[0] in _PACKAGES:
+        operands = given
+    elif named is None and isinstance(func, t.Attribute) and t.path_of(func.value) != "self":
+        operands = [func.value, *given]
+    else:
+        return
+    if name in KEEP_INPUT and operands:
+        yield Kept(name, node, operands[0], (operands[0],))
+    elif name in _PRODUCTS and len(operands) == 2:
+        yield from _of_operator(node, "@", *operands)
+    elif name == "pow" and len(operands) == 2:
+        yield from _of_operator(node, "**", *operands)
+
+
+def _of_operator(node: t.Expr, operator: str, one: t.Expr, other: t.Expr) -> Iterator[Kept]:
+    if operator in ("*", "@"):
+        yield Kept("product", node, one, (other,))
+        yield Kept("product", node, other, (one,))
+    elif operator == "/":
+        yield Kept("quotient", node, one, (other,))
+        yield Kept("quotient", node, other, (one, other))
+    elif operator == "**" and isinstance(other, t.Constant) and other.value not in (0, 1):
+        yield Kept("power", node, one, (one,))
+
+
+def layer_keeps_input(place: Place, call: t.Call) -> Kept | None:
+    """What a layer with parameters, or the first one of a sequence, keeps of what it is given."""
+    if len(call.args) != 1 or call.args[0].star or not isinstance(call.func, t.Name | t.Attribute):
+        return None
+    names = {_first(made) for made in makers(place, call.func)}
+    layer = names.pop() if len(names) == 1 else None
+    given = call.args[0].value
+    return Kept(layer, call, given, ()) if layer is not None and layer in LAYERS_KEEP_INPUT else None
+
+
+def _first(made: Made) -> str | None:
+    if not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
+        return None
+    name = made.of.rpartition(".")[2]
+    if name != "Sequential":
+        return name
+    first = made.call.args[0] if made.call.args else None
+    names = (
+        {_first(each) for each in makers(made.place, first.value)} if first and not first.star else set[str | None]()
+    )
+    return names.pop() if len(names) == 1 else None
