@@ -30,7 +30,7 @@ LAYERS_KEEP_INPUT = frozenset(
     "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d "
     "LayerNorm GroupNorm PReLU".split()
 )
-_PRODUCTS = frozenset("mul matmul mm bmm".split())
+_PRODUCTS = frozenset("mul mm bmm".split())
 
 
 class Kept(NamedTuple):
@@ -116,13 +116,13 @@ def keeps_operands(place: Place, node: t.Node) -> Iterator[Kept]:
     if name in KEEP_INPUT and operands:
         yield Kept(name, node, operands[0], (operands[0],))
     elif name in _PRODUCTS and len(operands) == 2:
-        yield from _of_operator(node, "@", *operands)
+        yield from _of_operator(node, "*", *operands)
     elif name == "pow" and len(operands) == 2:
         yield from _of_operator(node, "**", *operands)
 
 
 def _of_operator(node: t.Expr, operator: str, one: t.Expr, other: t.Expr) -> Iterator[Kept]:
-    if operator in ("*", "@"):
+    if operator == "*":
         yield Kept("product", node, one, (other,))
         yield Kept("product", node, other, (one,))
     elif operator == "/":
@@ -139,7 +139,17 @@ def layer_keeps_input(place: Place, call: t.Call) -> Kept | None:
     names = {_first(made) for made in makers(place, call.func)}
     layer = names.pop() if len(names) == 1 else None
     given = call.args[0].value
-    return Kept(layer, call, given, ()) if layer is not None and layer in LAYERS_KEEP_INPUT else None
+    if layer is None or layer not in LAYERS_KEEP_INPUT or (layer == "Linear" and _may_be_turned(place, given)):
+        return None
+    return Kept(layer, call, given, ())
+
+
+def _may_be_turned(place: Place, expr: t.Expr) -> bool:
+    """Whether it is a view, as of a transposed tensor: a linear layer keeps a copy of that."""
+    if not isinstance(expr, t.Name) or place.ref is None:
+        return True
+    values = (each.value for each in bound_at(place.ref.define, expr, expr.id))
+    return any(value is not None and without_views(value) is not value for value in values)
 
 
 def _first(made: Made) -> str | None:

@@ -25,6 +25,7 @@ BLOCK = """
             self.sigmoid = nn.Sigmoid()
             self.drop = nn.Dropout(0.5)
             self.wet = nn.Dropout(0.5, inplace=True)
+            self.turned = nn.Linear(4, 4)
             self.cell = nn.GRUCell(dim, dim)
             self.scale = nn.Parameter(torch.ones(dim))
             self.register_buffer("table", torch.ones(4, 6))
@@ -360,6 +361,16 @@ SILENT = {
         h += out
         return h
     """,
+    "a copy that a linear layer makes of what is transposed": """
+        h = self.conv(x).transpose(1, 2)
+        h += self.turned(h)
+        return h
+    """,
+    "and where it is given that": """
+        x = x * 1
+        x += self.turned(x.transpose(1, 2)).transpose(1, 2)
+        return x
+    """,
     "another tensor of that name": """
         h = self.q(x)
         out = self.k(h)
@@ -406,6 +417,66 @@ UNSURE = {
 }
 
 
+NET = """
+    def train(net, frozen, loader, optimizer, criterion):
+        for x, y in loader:
+            optimizer.zero_grad()
+"""
+TRAINED = {
+    "a part of what a network gives": """
+        out = torch.sigmoid(net(x))
+        out[:, 0] = 0  # !
+        criterion(out, y).backward()
+    """,
+    "scaled": """
+        shares = net(x).softmax(1)
+        shares *= 0.5  # !
+        loss = criterion(shares, y)
+        loss.backward()
+    """,
+    "squared": """
+        out = net(x)
+        size = out ** 2
+        out -= y  # !
+        loss = size.mean() + out.mean()
+        loss.backward()
+    """,
+}
+NOT_TRAINED = {
+    "only looked at": """
+        out = net(x)
+        shares = out.softmax(1)
+        shares[shares < 0.5] = 0
+        hits = (shares.argmax(1) == y).sum()
+        criterion(out, y).backward()
+        print(hits)
+    """,
+    "the raw output": """
+        out = net(x)
+        out[:, 0] = 0
+        out *= 2
+        criterion(out, y).backward()
+    """,
+    "of another network": """
+        with torch.no_grad():
+            target = frozen(x).softmax(1)
+            target *= 0.5
+        criterion(net(x), target).backward()
+    """,
+    "after the backward": """
+        out = net(x).sigmoid()
+        criterion(out, y).backward()
+        out *= 100
+        print(out)
+    """,
+    "data": """
+        x = x.sigmoid()
+        x *= 2
+        criterion(net(x), y).backward()
+    """,
+}
+
+
 def _of(body: str) -> str:
     return BLOCK + textwrap.indent(textwrap.dedent(body), " " * 12)
 
@@ -418,6 +489,16 @@ def test_what_a_backward_needs_is_changed(body: str) -> None:
 @pytest.mark.parametrize("body", [*SILENT.values(), *UNSURE.values()], ids=[*SILENT, *UNSURE])
 def test_no_backward_needs_it(body: str) -> None:
     assert_clean(_of(body), CODE)
+
+
+@pytest.mark.parametrize("body", TRAINED.values(), ids=TRAINED)
+def test_in_a_training(body: str) -> None:
+    assert_flagged(NET + textwrap.indent(textwrap.dedent(body), " " * 12), CODE)
+
+
+@pytest.mark.parametrize("body", NOT_TRAINED.values(), ids=NOT_TRAINED)
+def test_not_in_a_training(body: str) -> None:
+    assert_clean(NET + textwrap.indent(textwrap.dedent(body), " " * 12), CODE)
 
 
 def _trained_once(body: str) -> str:
