@@ -47,6 +47,7 @@ _CARRIES = frozenset(
     "t neg layer_norm batch_norm group_norm instance_norm tile roll flip swapaxes movedim unfold fold pixel_shuffle "
     "grid_sample repeat_interleave scaled_dot_product_attention type_as".split()
 )
+_MAKES = frozenset("zeros ones empty full zeros_like ones_like empty_like full_like rand randn".split())
 _COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
 
 
@@ -166,7 +167,8 @@ class _Search:
         if not isinstance(tensor, t.Name) or tensor.id in self.flow.declared:
             return None
         at = self._begun_at(stmt, tensor.id)
-        return self._kept_result(stmt, change, tensor.id, at) or self._kept_operand(stmt, change, tensor, at)
+        found = self._kept_result(stmt, change, tensor.id, at) or self._kept_operand(stmt, change, tensor, at)
+        return found or self._kept_in_turn(stmt, tensor, at)
 
     def _begun_at(self, stmt: t.Stmt, name: str) -> t.Node:
         """The statement, or the outermost loop around it that changes the variable only in place."""
@@ -190,7 +192,7 @@ class _Search:
 
     def _kept_operand(self, stmt: t.Stmt, change: Change, tensor: t.Name, at: t.Node) -> Kept | None:
         """What has kept the tensor as an operand, before it is changed, on the same straight way."""
-        if self.flow.project.survey.mentions(_MIXED, self.flow.module):
+        if self._is_mixed():
             return None
         values = [each.value for each in bound_at(self.define, at, tensor.id)]
         if None in values or (not values and tensor.id not in self.flow.params):
@@ -210,6 +212,37 @@ class _Search:
                     return kept
         return None
 
+    def _is_mixed(self) -> bool:
+        """Whether the program may compute with numbers of half the precision (reads other files)."""
+        return self.flow.project.survey.mentions(_MIXED, self.flow.module)
+
+    def _kept_in_turn(self, stmt: t.Stmt, tensor: t.Name, loop: t.Node) -> Kept | None:
+        """What keeps an entry in one iteration, before the next one sets another: ``h[t] = self.cell(x, h[t - 1])``."""
+        if not isinstance(loop, t.Repeat) or not isinstance(stmt, t.Assign) or not _goes_on(loop, stmt):
+            return None
+        made = self.flow.ref.assigned.get(tensor.id, [])
+        if not made or not all(self._is_new_tensor(value) for value in made):
+            return None
+        counts = {name for each in t.walk_statements([loop]) for name in _counts(each)}
+        for each in t.walk_statements(loop.body):
+            for kept in self._operands(each):
+                entry = kept.tensor
+                if not isinstance(entry, t.Subscript) or not _is_entry(entry, tensor.id, counts):
+                    continue
+                if kept.node in self.hidden or (kept.graphs and not any(map(self.has_graph, kept.graphs))):
+                    continue
+                if not self._is_mixed() and self.leads_to_loss(each, kept.node, None, ()):
+                    return kept
+        return None
+
+    def _is_new_tensor(self, value: t.Expr) -> bool:
+        """``torch.zeros(t, n)``, ``x.new_zeros(t, n)``; a list has its entries, and no version."""
+        if not isinstance(value, t.Call):
+            return False
+        named = named_in(self.place, value.func)
+        is_made = isinstance(named, str) and named.startswith("torch.") and value.name in _MAKES
+        return is_made or (named is None and value.name.startswith("new_"))
+
     def _is_given(self, node: t.Node) -> bool:
         """Whether what changes a tensor is given something that is computed first: ``x.add_(self.fc(x))``."""
         return isinstance(node, t.Call) and isinstance(node.func, t.Attribute)
@@ -223,9 +256,7 @@ class _Search:
         for node in t.walk(value):
             yield from keeps_operands(self.place, node)
             if isinstance(node, t.Call) and self._is_learning(node):
-                kept = layer_keeps_input(self.place, node)
-                if kept is not None:
-                    yield kept
+                yield from layer_keeps_input(self.place, node)
 
     # --- graphs ---
 
@@ -367,6 +398,38 @@ class _Search:
         elif isinstance(expr, t.Comprehension):
             parts += [expr.element, *(clause.iterable for clause in expr.clauses)]
         return any(self.carries(part, node, names) for part in parts)
+
+
+def _goes_on(loop: t.Repeat, stmt: t.Stmt) -> bool:
+    """Whether a loop may come to a statement again: nothing leaves it behind that."""
+    blocks = (block for each in t.walk_statements([loop]) for block in t.blocks(each))
+    return not any(has(block, stmt) and t.leaves(block) for block in blocks)
+
+
+def _counts(loop: t.Stmt) -> Iterator[str]:
+    """The names of the whole numbers that a loop counts: ``for t in range(n)``, ``for i, x in enumerate(xs)``."""
+    iterable = loop.iterable if isinstance(loop, t.Repeat) else None
+    target = loop.target if isinstance(loop, t.Repeat) else None
+    if isinstance(iterable, t.Call) and iterable.name in ("enumerate", "range"):
+        if isinstance(target, t.Display) and iterable.name == "enumerate":
+            target = target.items[0]
+        if isinstance(target, t.Name):
+            yield target.id
+
+
+def _is_entry(expr: t.Subscript, name: str, counts: set[str]) -> bool:
+    """Whether it is ``h[t - 1]`` or ``h[:, t - 1]``, of a variable: a view."""
+    if not isinstance(expr.value, t.Name) or expr.value.id != name:
+        return False
+    if isinstance(expr.index, t.Slice):
+        return all(not isinstance(bound, str) or _is_number(bound, counts) for bound in expr.index.bounds)
+    parts = expr.index.operands if isinstance(expr.index, t.Operation) else [expr.index]
+    return all(isinstance(part, t.Constant) or (isinstance(part, t.Name) and part.id in counts) for part in parts)
+
+
+def _is_number(bound: str, counts: set[str]) -> bool:
+    """``t``, ``t - 1`` or ``-1``."""
+    return re.fullmatch(r"-?\d+", bound) is not None or re.sub(r" [-+] \d+$", "", bound) in counts
 
 
 def _base(target: t.Expr) -> list[str]:

@@ -28,7 +28,7 @@ LAYERS_KEEP_RESULT = {
 }  # fmt: skip
 LAYERS_KEEP_INPUT = frozenset(
     "Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d "
-    "LayerNorm GroupNorm PReLU".split()
+    "LayerNorm GroupNorm PReLU RNNCell GRUCell LSTMCell".split()
 )
 _PRODUCTS = frozenset("mul mm bmm".split())
 
@@ -132,20 +132,24 @@ def _of_operator(node: t.Expr, operator: str, one: t.Expr, other: t.Expr) -> Ite
         yield Kept("power", node, one, (one,))
 
 
-def layer_keeps_input(place: Place, call: t.Call) -> Kept | None:
+def layer_keeps_input(place: Place, call: t.Call) -> Iterator[Kept]:
     """What a layer with parameters, or the first one of a sequence, keeps of what it is given."""
-    if len(call.args) != 1 or call.args[0].star or not isinstance(call.func, t.Name | t.Attribute):
-        return None
+    if not call.args or any(arg.star for arg in call.args) or not isinstance(call.func, t.Name | t.Attribute):
+        return
     names = {_first(made) for made in makers(place, call.func)}
     layer = names.pop() if len(names) == 1 else None
-    given = call.args[0].value
-    if layer is None or layer not in LAYERS_KEEP_INPUT or (layer == "Linear" and _may_be_turned(place, given)):
-        return None
-    return Kept(layer, call, given, ())
+    if layer is None or layer not in LAYERS_KEEP_INPUT:
+        return
+    for arg in call.args if layer.endswith("Cell") else call.args[:1]:
+        for given in arg.value.items if isinstance(arg.value, t.Display) else [arg.value]:
+            if layer != "Linear" or not _may_be_turned(place, given):
+                yield Kept(layer, call, given, ())
 
 
 def _may_be_turned(place: Place, expr: t.Expr) -> bool:
-    """Whether it is a view, as of a transposed tensor: a linear layer keeps a copy of that."""
+    """Whether it is a view whose entries do not lie in a row: a linear layer may keep a copy of that."""
+    if isinstance(expr, t.Subscript):
+        return isinstance(expr.index, t.Slice)
     if not isinstance(expr, t.Name) or place.ref is None:
         return True
     values = (each.value for each in bound_at(place.ref.define, expr, expr.id))

@@ -185,6 +185,26 @@ FLAGGED = {
         h += F.gelu(h)  # !
         return h
     """,
+    "states in one tensor": """
+        h = torch.zeros(5, 2, 6)
+        for i in range(4):
+            h[i + 1] = self.cell(x[:, i], h[i])  # !
+        return self.v(h)
+    """,
+    "states along the second dimension": """
+        h = torch.zeros(2, 5, 6)
+        for i in range(1, 5):
+            gate = torch.sigmoid(self.q(x[:, i - 1]))
+            h[:, i] = gate * h[:, i - 1] + self.k(x[:, i - 1])  # !
+        return h[:, 1:]
+    """,
+    "a layer of the entry before": """
+        h = torch.zeros(5, 2, 6)
+        h[0] = x[:, 0]
+        for i, part in enumerate(x.unbind(1)):
+            h[i + 1] = torch.tanh(self.q(h[i]) + part)  # !
+        return h
+    """,
 }
 
 SILENT = {
@@ -370,6 +390,50 @@ SILENT = {
         x = x * 1
         x += self.turned(x.transpose(1, 2)).transpose(1, 2)
         return x
+    """,
+    "states in a list": """
+        h = [x[:, 0]]
+        for i in range(4):
+            h.append(self.cell(x[:, i], h[i]))
+        return torch.stack(h)
+    """,
+    "states in a list of a known length": """
+        h = [x[:, 0]] * 5
+        for i in range(4):
+            h[i + 1] = self.cell(x[:, i], h[i])
+        return torch.stack(h)
+    """,
+    "a state by itself": """
+        h, outs = x[:, 0], torch.zeros(4, 2, 6)
+        for i in range(4):
+            h = self.cell(x[:, i], h)
+            outs[i] = h
+        return outs
+    """,
+    "copies of entries": """
+        h = torch.zeros(5, 2, 6)
+        for i in range(4):
+            h[i + 1] = self.cell(x[:, i], h[i].clone())
+        return h
+    """,
+    "entries that are added": """
+        h = torch.zeros(5, 2, 6)
+        for i in range(4):
+            h[i + 1] = self.q(x[:, i]) + h[i]
+        return h
+    """,
+    "entries by numbers": """
+        h = torch.zeros(5, 2, 6)
+        for i in range(4):
+            h[i + 1] = h[i] * 0.9 + self.q(x[:, i])
+        return h
+    """,
+    "rows that are copied": """
+        h = torch.zeros(5, 2, 6)
+        order = torch.arange(5)
+        for i in range(4):
+            h[i + 1] = self.cell(x[:, i], h[order == i][0])
+        return h
     """,
     "another tensor of that name": """
         h = self.q(x)
