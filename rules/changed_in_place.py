@@ -11,6 +11,7 @@ weights = scores.softmax(dim=-1)
 weights *= mask                     # softmax needs its result as it was
 out = F.relu(self.conv(x))
 out += x                            # so does relu
+nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.5, inplace=True))
 x += self.fc(x)                     # and `fc` needs what it was given
 ```
 
@@ -78,13 +79,16 @@ _LAYERS = sign(
     across=True,
 )  # fmt: skip
 _MADE_IN_PLACE = sign("inplace=True", "(True)", ", True)")
+_SEQUENCE = sign(
+    "Sequential(",
+    pattern=r"\b(?:ReLU|Sigmoid|Tanh|Softmax)\([^()\n]*\)\s*,\s*(?:\w+\.)*\w+\([^()\n]*\bTrue\s*\)",
+    own=True,
+    across=True,
+)  # fmt: skip
 
-rule = Rule(
-    "GG251",
-    "changed-in-place",
-    Severity.ERROR,
-    ((_CHANGES, _KEEPS, _MODULE), (_CHANGES, _KEEPS, _BACKWARD), (_LAYERS, _MADE_IN_PLACE, _MODULE)),
-)
+_SIGNS = ((_CHANGES, _KEEPS, _MODULE), (_CHANGES, _KEEPS, _BACKWARD), (_LAYERS, _MADE_IN_PLACE, _MODULE))
+
+rule = Rule("GG251", "changed-in-place", Severity.ERROR, (*_SIGNS, (_SEQUENCE, _MODULE)))
 
 
 @rule.in_source

@@ -10,10 +10,18 @@ from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
 from gradguard.static.graphs_behind import GraphsBehind
 from gradguard.static.in_place import Change, calls_in, changes, is_in_place, without_views
-from gradguard.static.kept_for_backward import Kept, keeps_operands, keeps_result, layer_keeps_input
+from gradguard.static.kept_for_backward import (
+    LAYERS_KEEP_INPUT,
+    LAYERS_KEEP_RESULT,
+    Kept,
+    keeps_operands,
+    keeps_result,
+    layer_keeps_input,
+)
 from gradguard.static.made_objects import Place, makers, named_in
 from gradguard.static.mistakes import ChangedInPlace
 from gradguard.static.model import Mode
+from gradguard.static.normalised import layers_of
 from gradguard.static.order import has
 from gradguard.static.reaching import bound_at, levels_of
 from gradguard.static.way_to_loss import WayToLoss
@@ -40,7 +48,10 @@ _MAKES = frozenset("zeros ones empty full zeros_like ones_like empty_like full_l
 def changed_in_place(flow: Flow) -> Iterator[ChangedInPlace]:
     """The changes of a function that the backward of an operation meets (reads other files)."""
     facts, ref = flow.facts, flow.ref
-    if facts.is_test or facts.entry_mode is Mode.OFF or not (facts.is_module_method or facts.backwards):
+    if facts.is_test or facts.entry_mode is Mode.OFF:
+        return
+    yield from _in_sequences(flow)
+    if not (facts.is_module_method or facts.backwards):
         return
     if any(each.search(ref.define.name) for each in (NOT_TRAINING, _OTHER_USE)) or _is_for_other_use(flow):
         return
@@ -54,6 +65,28 @@ def changed_in_place(flow: Flow) -> Iterator[ChangedInPlace]:
                 is_alone = name is not None and _is_alone(flow, name)
                 yield ChangedInPlace(flow.site(change.node), name, flow.site(kept.node), kept.name, is_result, is_alone)
                 break
+
+
+def _in_sequences(flow: Flow) -> Iterator[ChangedInPlace]:
+    """Layers in place right behind one that keeps its result: ``nn.ReLU(), nn.Dropout(0.5, inplace=True)``."""
+    place = Place(flow.module, flow.ref)
+    for call in flow.ref.calls:
+        if call.name != "Sequential" or named_in(place, call.func) != "torch.nn.Sequential":
+            continue
+        layers = [layer for layer in layers_of(call) if isinstance(layer, t.Call)]
+        names = [str(named_in(place, layer.func)).rpartition(".") for layer in layers]
+        for at in range(2, len(layers)):
+            (package, _, before), (other, _, name) = names[at - 1 : at + 1]
+            is_known = package == other == "torch.nn" and before in LAYERS_KEEP_RESULT
+            learns = any(each in LAYERS_KEEP_INPUT for _, _, each in names[: at - 1])
+            if is_known and learns and is_in_place(name, layers[at]) and not _drops_nothing(name, layers[at]):
+                kept = LAYERS_KEEP_RESULT[before]
+                yield ChangedInPlace(flow.site(layers[at]), None, flow.site(layers[at - 1]), kept, True, False)
+
+
+def _drops_nothing(name: str, made: t.Call) -> bool:
+    share = made.argument("p", 0) if "Dropout" in name else None
+    return share is not None and t.is_zero(share)
 
 
 def _is_for_other_use(flow: Flow) -> bool:

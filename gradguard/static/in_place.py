@@ -21,7 +21,7 @@ _MAY_BE_IN_PLACE = {
     "relu": 1, "relu6": 1, "leaky_relu": 2, "elu": 2, "selu": 1, "celu": 2, "silu": 1, "mish": 1, "hardtanh": 3,
     "hardswish": 1, "hardsigmoid": 1, "threshold": 3,
 }  # fmt: skip
-_DROPOUTS = frozenset("dropout alpha_dropout dropout1d dropout2d dropout3d feature_alpha_dropout".split())
+_DROPOUTS = frozenset("dropout dropout1d dropout2d dropout3d".split())
 _VIEWS = frozenset(
     "view view_as transpose permute unsqueeze squeeze t select narrow swapaxes swapdims movedim diagonal".split()
 )
@@ -120,7 +120,7 @@ def is_in_place(layer: str, made: t.Call) -> bool:
 
 _LAYERS = {
     "ReLU": 0, "ReLU6": 0, "SELU": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "LeakyReLU": 1, "ELU": 1,
-    "CELU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "AlphaDropout": 1, "Hardtanh": 2,
+    "CELU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1, "Hardtanh": 2,
     "Threshold": 2,
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tests.rules.snippets import HEADER, assert_clean, assert_flagged
+from tests.rules.snippets import HEADER, assert_clean, assert_flagged, findings
 
 CODE = "GG251"
 BLOCK = """
@@ -565,6 +565,39 @@ def test_not_in_a_training(body: str) -> None:
     assert_clean(NET + textwrap.indent(textwrap.dedent(body), " " * 12), CODE)
 
 
+SEQUENCES = """
+    class Head(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.wrong = nn.Sequential(
+                nn.Linear(dim, dim),
+                nn.ReLU(inplace=True),
+                nn.Dropout(0.5, inplace=True),  # !
+                nn.Linear(dim, dim),
+                nn.Tanh(),
+                nn.LeakyReLU(0.1, True),  # !
+            )
+            self.right = nn.Sequential(
+                nn.Linear(dim, dim),
+                nn.ReLU(inplace=True),
+                nn.Dropout(0.5),
+                nn.Linear(dim, dim),
+                nn.Hardswish(),
+                nn.Dropout(0.5, inplace=True),
+                nn.Linear(dim, dim),
+                nn.BatchNorm1d(dim),
+                nn.ReLU(True),
+                nn.Linear(dim, dim, bias=True),
+                nn.ReLU(True),
+                nn.Dropout(0, inplace=True),
+            )
+"""
+
+
+def test_layers_of_a_sequence() -> None:
+    assert_flagged(SEQUENCES, CODE)
+
+
 def _trained_once(body: str) -> str:
     torch = pytest.importorskip("torch")
     names: dict[str, object] = {}
@@ -589,3 +622,34 @@ def test_torch_raises(body: str) -> None:
 @pytest.mark.parametrize("body", SILENT.values(), ids=SILENT)
 def test_torch_does_not(body: str) -> None:
     assert _trained_once(body) == ""
+
+
+def test_what_is_written_instead() -> None:
+    body = """
+        h = torch.tanh(self.q(x))
+        h *= mask + 1  # !
+        shares = F.softmax(self.k(x), dim=-1)
+        shares.masked_fill_(mask, 0.0)  # !
+        flat = shares.transpose(1, 2)
+        return h * shares
+    """
+    first, second = findings(_of(body), CODE)
+    assert first.message == "`h` is changed in place, and the backward of `tanh` needs its result as it was: it raises"
+    assert first.fix is not None
+    assert [edit.text for edit in first.fix.edits] == ["h = h * (mask + 1)"]
+    assert not first.fix.safe
+    (kept,) = first.related
+    assert kept.line == first.span.line - 1
+    assert second.fix is None  # `flat` has the same tensor
+    assert second.help == "compute a new tensor: write `shares = shares.masked_fill(mask, 0.0)`"
+
+
+def test_under_mixed_precision_what_is_given_may_be_copied() -> None:
+    body = _of(FLAGGED["what a linear layer was given"])
+    assert_flagged(body, CODE)
+    assert_clean(body + "\n\n    scaler = torch.cuda.amp.GradScaler()\n", CODE)
+
+
+def test_a_frozen_module_is_left_alone() -> None:
+    body = _of(FLAGGED["a factor"])
+    assert_clean(body.replace("dim = 6", "dim = 6\n            self.requires_grad_(False)"), CODE)
