@@ -48,11 +48,14 @@ _HELP = "compute a new tensor, as `y * m` and `torch.where` do, and operations w
 
 # Sums and counts of numbers have these names, and nothing has kept them.
 _NUMBERS = r"(?!(?:\w*(?:loss|count|total|correct|num|idx|index|step|acc|offset|epoch)|[ijkn])\b)"
+# Slices, the first one, what a comparison gives; not what a key of a dict looks like.
+_PARTS = r"(?:\d+|[^\]\n\"']*(?:[:<>~&|]|==|\.\.\.)[^\]\n\"']*)"
 _CHANGES = sign(
     "=", "_(",
     pattern=rf"{CHANGED}{_NUMBERS}|"
     rf"(?m:^)[ \t]*{_NUMBERS}[A-Za-z_]\w*(?:\[[^\]\n\"']*\])?[ \t]*[-+*/]=[ \t]*(?!\d+[ \t]*\n|[\"'\[])|"
-    rf"(?m:^)[ \t]*{_NUMBERS}[A-Za-z_]\w*\[[^\]\n\"']*\][ \t]*=(?!=)|"
+    rf"(?m:^)[ \t]*{_NUMBERS}[A-Za-z_]\w*\[(?:{_PARTS}\][ \t]*=(?!=)|[^\]\n\"']*\][ \t]*=[ \t]*(?:-?\d|float\())|"
+    rf"(?m:^)[ \t]*(\w+)\[[^\]\n\"']*\][ \t]*=(?!=)[^\n]*\b\1\[|"
     r"[\w\])]\.(?:mul|add|sub|div|pow|clamp\w*|clip|masked_fill|masked_scatter|zero|fill|copy|index_\w+|scatter\w*|"
     r"addc\w+|lerp|relu|sigmoid|tanh|exp|log|sqrt|rsqrt|neg|abs|square|tril|triu|unsqueeze|squeeze|transpose|t)_\(|"
     r"\brelu_\(|inplace=True",

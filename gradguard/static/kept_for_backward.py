@@ -82,20 +82,20 @@ def _call_keeping_result(place: Place, call: t.Call) -> Kept | None:
         return Kept(name, call, None, (func.value,)) if not call.args or name not in _BARE else None
     if named is not None or given is None or not isinstance(func, t.Name | t.Attribute | t.Call):
         return None
-    names = {_last_kept(made, place) for made in makers(place, func)}
+    names = {_last_kept(made) for made in makers(place, func)}
     layer = names.pop() if len(names) == 1 else None
     return Kept(layer, call, None, (given, call)) if layer is not None else None
 
 
-def _last_kept(made: Made, place: Place) -> str | None:
+def _last_kept(made: Made, depth: int = 0) -> str | None:
     """The operation of a layer, or of the last one of a sequence."""
-    if not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
+    if depth > _DEEPEST or not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
         return None
     name = made.of.rpartition(".")[2]
     if name != "Sequential":
         return LAYERS_KEEP_RESULT.get(name)
     layers = layers_of(made.call)
-    names = {_last_kept(each, place) for each in makers(made.place, layers[-1])} if layers else set[str | None]()
+    names = {_last_kept(each, depth + 1) for each in makers(made.place, layers[-1])} if layers else set[str | None]()
     return names.pop() if len(names) == 1 else None
 
 
@@ -156,14 +156,15 @@ def _may_be_turned(place: Place, expr: t.Expr) -> bool:
     return any(value is not None and without_views(value) is not value for value in values)
 
 
-def _first(made: Made) -> str | None:
-    if not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
+def _first(made: Made, depth: int = 0) -> str | None:
+    """The class of a layer, or of the first one of a sequence."""
+    if depth > _DEEPEST or not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
         return None
     name = made.of.rpartition(".")[2]
     if name != "Sequential":
         return name
     first = made.call.args[0] if made.call.args else None
-    names = (
-        {_first(each) for each in makers(made.place, first.value)} if first and not first.star else set[str | None]()
-    )
+    if first is None or first.star:
+        return None
+    names = {_first(each, depth + 1) for each in makers(made.place, first.value)}
     return names.pop() if len(names) == 1 else None

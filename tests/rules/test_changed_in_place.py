@@ -644,6 +644,17 @@ def test_what_is_written_instead() -> None:
     assert second.help == "compute a new tensor: write `shares = shares.masked_fill(mask, 0.0)`"
 
 
+def test_a_sequence_that_holds_the_layer_before_it() -> None:
+    body = """
+        h = self.q(x)
+        h += self.again(h)
+        return h
+    """
+    made = ("dim = 6", "self.again = nn.Conv1d(4, 4, 1)", "self.again = nn.Sequential(self.again, nn.ReLU())")
+    again = ("\n" + " " * 12).join(made)
+    assert_clean(_of(body).replace("dim = 6", again), CODE)
+
+
 def test_under_mixed_precision_what_is_given_may_be_copied() -> None:
     body = _of(FLAGGED["what a linear layer was given"])
     assert_flagged(body, CODE)
