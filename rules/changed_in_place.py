@@ -13,6 +13,8 @@ out = F.relu(self.conv(x))
 out += x                            # so does relu
 nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.5, inplace=True))
 x += self.fc(x)                     # and `fc` needs what it was given
+for t in range(1, n):
+    h[t] = self.cell(x[t], h[t - 1])        # `cell` keeps a view of `h`, and each iteration changes that
 ```
 
 **Instead**, compute a new tensor:
@@ -22,6 +24,8 @@ weights = weights * mask
 out = out + x
 x = x + self.fc(x)
 ```
+
+States go into a list, which `torch.stack` makes a tensor of.
 
 Entries are set by `torch.where(mask, y, 0)` or `y.masked_fill(mask, 0)`, or before the operation.
 
