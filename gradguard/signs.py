@@ -70,8 +70,8 @@ class Sign:
 
 BOUND = "\x01"
 """What stands in the text of a constructor for ``self.name =``: what is bound there first replaces nothing."""
-CHANGED = "\x02"
-"""What stands at the end of the text of a ``forward`` before each variable that is changed there, as by ``x += y``."""
+CHANGED = "#\x02"
+"""What stands in the text of a ``forward`` at the end of ``x += y``, which reads as ``x = y`` there."""
 TRAINS_HERE = r"(?m)^[^#>\n]*\.backward\("
 """A call of backward that is no comment and no example of a docstring."""
 Signs = tuple[Sign, ...]

@@ -44,58 +44,111 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import CHANGED, sign
+from gradguard.signs import CHANGED, Sign, Signs, sign
 from gradguard.static.model import Function
 from gradguard.static.rewrites import out_of_place
 
 _HELP = "compute a new tensor, as `y * m` and `torch.where` do, and operations without `inplace`"
 
-# Sums and counts of numbers have these names, and nothing has kept them.
-_NUMBERS = r"(?!(?:\w*(?:loss|count|total|correct|num|idx|index|step|acc|offset|epoch)|[ijkn])\b)"
-# Slices, the first one, what a comparison gives; not what a key of a dict looks like.
-_PARTS = r"(?:\d+|[^\]\n\"']*(?:[:<>~&|]|==|\.\.\.)[^\]\n\"']*)"
-_CHANGES = sign(
-    "=", "_(",
-    pattern=rf"{CHANGED}{_NUMBERS}|"
-    rf"(?m:^)[ \t]*{_NUMBERS}[A-Za-z_]\w*(?:\[[^\]\n\"']*\])?[ \t]*[-+*/]=[ \t]*(?!\d+[ \t]*\n|[\"'\[])|"
-    rf"(?m:^)[ \t]*{_NUMBERS}[A-Za-z_]\w*\[(?:{_PARTS}\][ \t]*=(?!=)|[^\]\n\"']*\][ \t]*=[ \t]*(?:-?\d|float\())|"
-    rf"(?m:^)[ \t]*(\w+)\[[^\]\n\"']*\][ \t]*=(?!=)[^\n]*\b\1\[|"
-    r"[\w\])]\.(?:mul|add|sub|div|pow|clamp\w*|clip|masked_fill|masked_scatter|zero|fill|copy|index_\w+|scatter\w*|"
-    r"addc\w+|lerp|relu|sigmoid|tanh|exp|log|sqrt|rsqrt|neg|abs|square|tril|triu|unsqueeze|squeeze|transpose|t)_\(|"
-    r"\brelu_\(|inplace=True",
-    own=True,
-    across=True,
-    usual=True,
-)  # fmt: skip
-_KEEPS = sign(
-    "self.", "sigmoid", "tanh", "softmax", "relu", "exp", "sqrt", "norm", "reciprocal", "**", "matmul",
-    pattern=r"\b(?:sigmoid|tanh|softmax|relu_?|exp|r?sqrt|norm|reciprocal)\(|self\.\w+\(|\*\*",
-    own=True,
-)  # fmt: skip
-_MODULE = sign("Module", pattern=r"(?m:^)[ \t]*class\s[^\n]*Module\b|\bnn\.[A-Z]\w+\(")
-_BACKWARD = sign(".backward(", own=True)
-
-# A layer that changes what it is given, behind another one, or behind an operation that keeps that.
+# One name stands in what keeps its tensor and in what changes that, in one line or in a later one; and it is not bound
+# anew between them.
+_NAME = r"(?m:^)[ \t]*([A-Za-z_]\w*)"
+_AUGMENTS = rf"(?:[-+*/]=|=(?=[^\n]*{CHANGED}))"
+_HOME = r"(?:\b(?:torch|F|nn|functional|special|linalg)\.)"
+_RESULT = (
+    r"(?:softmax|softmin|log_softmax|logsumexp|sigmoid|tanh|relu_?|exp[12m]{0,2}|expit|r?sqrt|reciprocal|norm|std|amax|"
+    r"amin)\("
+)
+_ACTIVATION = r"self\.\w*(?:relu|act|sig|tanh|soft|gate|nonlin)\w*\("
+_METHOD = r"\.(?!detach_|requires_grad_)[a-z]\w*[a-z]_\("
+# A layer that may change what it is given, and what says that it does.
 _LAYER = r"self\.\w*(?:relu|act|elu|drop|leaky|nonlin|silu|mish|swish)\w*\("
-_LAYERS = sign(
-    "self.",
-    pattern=rf"{_LAYER}(?:self\.\w+|(?:F|torch)\.\w+)\(|"
-    rf"\b(\w+) = [^\n]*(?:relu|sigmoid|tanh|softmax|act\w*)\([^\n]*\n[ \t]*\w+ = [^\n]*{_LAYER}\1\)|"
-    rf"self\.\w+\((\w+)\)[^\n]*\n(?s:.{{0,400}}?){_LAYER}\2\)",
-    own=True,
-    across=True,
+_LAYERS = r"(?:ReLU6?|SELU|SiLU|Mish|Hard\w+|LeakyReLU|C?ELU|Dropout[123]?d?|Threshold)\("
+
+
+def _then(group: int, changes: str) -> str:
+    """A regular expression for the rest of a line, and a later one that changes the name of a group.
+
+    Args:
+        changes: how it does, with ``NAME`` for that one.
+    """
+    name = rf"\{group}\b"
+    return rf"[^\n]*(?:\n(?![ \t]*{name}[ \t]*=)[^\n]*)*?\n[ \t]*{changes.replace('NAME', name)}"
+
+
+_CHANGES = (
+    rf"(?:NAME[ \t]*{_AUGMENTS}|NAME\[[^\n\"']*\][ \t]*[-+*/]?=(?!=)|"
+    rf"[^\n]*\bNAME(?:\[[^\n\]]*\]|\.\w+\([^()\n]*\))?{_METHOD}|"
+    r"[^\n]*(?:\brelu_\(NAME|\w\(NAME,[^()\n]*\binplace=True))"
+)
+_CHANGED_BY_LAYER = rf"[^\n]*{_LAYER}NAME\)"
+# `out = F.relu(y)`, `out = self.act(y)`, `out = y.softmax(-1)`.
+_KEPT = (
+    rf"{_NAME}[ \t]*=(?![^\n]*{CHANGED})[ \t]*"
+    rf"(?:{_HOME}+{_RESULT}|{_ACTIVATION}|[^\n]*(?<!math)(?<!np)\.{_RESULT}[^()\n]*\)[ \t]*(?=\n))"
+)
+# `out = self.fc(x)`, `out = F.gelu(x)`; not `x = self.fc(x)`.
+_GIVEN = (
+    r"(?m:^)[ \t]*(\w+)\b[^\n]*?"
+    r"(?:self\.(?!_|\w*drop)\w+\(|\b(?:torch|F|functional)\.(?:\w*elu|silu|mish|sin|cos|square)\()"
+    r"(?!\1\b)([A-Za-z_]\w*)\)"
+)
+# `out = x ** 2`, `out = x * y`, `out = y / x`.
+_MULTIPLIED = (
+    r"(?m:^)[ \t]*(\w+)\b[ \t]*=[^\n]*?([ ][*/][ ])?\b(?!\1\b)([A-Za-z_]\w*)\b"
+    r"(?(2)(?![.(\[])|(?:[ ]?\*\*[ ]?\d|\.pow\(|[ ][*/][ ]))"
+)
+_KEEPING = (
+    "softm", "sigmoid", "tanh", "relu", "exp", "sqrt", "reciprocal", "norm(", "std(", "amax", "amin", "act", "gate",
+    "nonlin",
 )  # fmt: skip
-_MADE_IN_PLACE = sign("inplace=True", "(True)", ", True)")
-_SEQUENCE = sign(
+
+
+def _of_lines(*literals: str, pattern: str) -> Sign:
+    return sign(*literals, pattern=pattern, own=True, across=True)
+
+
+_SHOWN = (
+    _of_lines(*_KEEPING, pattern=_KEPT + _then(1, _CHANGES)),
+    _of_lines("self.", "elu(", "silu(", "mish(", "sin(", "cos(", "square(", pattern=_GIVEN + _then(2, _CHANGES)),
+    _of_lines("**", ".pow(", " * ", " / ", pattern=_MULTIPLIED + _then(3, _CHANGES)),
+    # `x += self.fc(x)`, `x.add_(self.fc(x))`
+    _of_lines(
+        "self.", "elu(",
+        pattern=rf"{_NAME}[ \t]*{_AUGMENTS}[^\n]*(?:self\.(?!_|\w*drop)\w+|F\.\w*elu)\(\1\)|"
+        rf"\b([A-Za-z_]\w*){_METHOD}self\.\w+\(\2\)",
+    ),
+    # `torch.exp(y).clamp_(max=5)`
+    _of_lines("_(", pattern=rf"{_HOME}{_RESULT}[^\n]*\){_METHOD}"),
+    # `h[t] = self.cell(x, h[t - 1])`
+    _of_lines(
+        "1]", "1,",
+        pattern=rf"{_NAME}\[(?=[^\n]*\w ?[-+] ?1 ?[\],])[^\]\n\"']*\][ \t]*=(?!=)(?=[^\n]*(?:self\.|\*))"
+        r"[^\n]*\b\1\[(?![\"'])",
+    ),
+)  # fmt: skip
+_BY_LAYER = (
+    _of_lines(
+        *_KEEPING,
+        pattern=_KEPT + _then(1, _CHANGED_BY_LAYER) + rf"|{_LAYER}(?:{_ACTIVATION}|{_HOME}{_RESULT})",
+    ),
+    _of_lines("self.", pattern=_GIVEN + _then(2, _CHANGED_BY_LAYER)),
+)
+_MODULE = sign("Module", pattern=r"(?m:^)[ \t]*class\s[^\n]*Module\b")
+_BACKWARD = sign(".backward(", own=True)
+_MADE_IN_PLACE = sign("True", pattern=rf"{_LAYERS}(?:[^()\n]*inplace=True|True\)|[^()\n=]*, True\))")
+_SEQUENCE = _of_lines(
     "Sequential(",
-    pattern=r"\b(?:ReLU|Sigmoid|Tanh|Softmax)\([^()\n]*\)\s*,\s*(?:\w+\.)*\w+\([^()\n]*\bTrue\s*\)",
-    own=True,
-    across=True,
-)  # fmt: skip
+    pattern=rf"\b(?:ReLU|Sigmoid|Tanh|Softmax)\([^()\n]*\)\s*,\s*(?:\w+\.)*{_LAYERS}[^()\n]*\bTrue\s*\)",
+)
 
-_SIGNS = ((_CHANGES, _KEEPS, _MODULE), (_CHANGES, _KEEPS, _BACKWARD), (_LAYERS, _MADE_IN_PLACE, _MODULE))
+_SIGNS: tuple[Signs, ...] = (
+    *((shown, where) for shown in _SHOWN for where in (_MODULE, _BACKWARD)),
+    *((shown, _MADE_IN_PLACE, _MODULE) for shown in _BY_LAYER),
+    (_SEQUENCE, _MODULE),
+)
 
-rule = Rule("GG251", "changed-in-place", Severity.ERROR, (*_SIGNS, (_SEQUENCE, _MODULE)))
+rule = Rule("GG251", "changed-in-place", Severity.ERROR, _SIGNS)
 
 
 @rule.in_source

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.bound_paths import binds
 from gradguard.static.graphs_behind import GraphsBehind
-from gradguard.static.in_place import Change, calls_in, changes, is_in_place, without_views
+from gradguard.static.in_place import Change, calls_in, changes, changes_by_call, is_in_place, without_views
 from gradguard.static.kept_for_backward import (
     LAYERS_KEEP_INPUT,
     LAYERS_KEEP_RESULT,
+    MAY_KEEP_OPERANDS,
     Kept,
     keeps_operands,
     keeps_result,
     layer_keeps_input,
+    may_keep_result,
 )
 from gradguard.static.made_objects import Place, makers, named_in
 from gradguard.static.mistakes import ChangedInPlace
@@ -37,7 +39,10 @@ _OTHER_USE = re.compile(
 )
 _OTHER_CLASS = re.compile(r"Post_?[Pp]rocess|Infer|Export|Predictor|ONNX|Onnx|Visuali|Decode(?![a-z])|Metric|Attack")
 _FREEZES = re.compile(r"requires_grad(?:_\(\s*False|\s*=\s*False)|set_grad_enabled|\bfreeze")
-_MADE_IN_PLACE = re.compile(r"inplace\s*=\s*True|\(\s*True\s*\)|,\s*True\s*\)")
+_MADE_IN_PLACE = re.compile(
+    r"\b(?:ReLU6?|SELU|SiLU|Mish|Hard\w+|LeakyReLU|C?ELU|Dropout[123]?d?|Threshold)\(\s*(?:[^()]*inplace\s*=\s*True|"
+    r"True\s*\)|[^()=]*,\s*True\s*\))"
+)
 # Where numbers of half the precision are computed with, an operation keeps a copy of what it is given.
 _MIXED = re.compile(
     r"autocast|GradScaler|\bamp\b|fp16|bf16|mixed_precision|[\"']16-mixed|precision\s*=\s*16|Accelerator\("
@@ -53,11 +58,14 @@ def changed_in_place(flow: Flow) -> Iterator[ChangedInPlace]:
     yield from _in_sequences(flow)
     if not (facts.is_module_method or facts.backwards):
         return
-    if any(each.search(ref.define.name) for each in (NOT_TRAINING, _OTHER_USE)) or _is_for_other_use(flow):
+    if any(each.search(ref.define.name) for each in (NOT_TRAINING, _OTHER_USE)):
+        return
+    changing = _changing(flow)
+    if not changing or _is_for_other_use(flow):
         return
     search = _Search(flow)
-    for stmt in sorted(ref.define.statements, key=lambda each: flow.site(each).line):
-        for change in search.changes(stmt):
+    for stmt, found in sorted(changing, key=lambda each: flow.site(each[0]).line):
+        for change in found:
             kept = search.kept(stmt, change)
             if kept is not None and not _is_in_evaluation(flow, stmt) and not facts.called_without_grad():
                 name = change.tensor.id if isinstance(change.tensor, t.Name) else None
@@ -143,6 +151,54 @@ def _is_alone(flow: Flow, name: str) -> bool:
     return True
 
 
+def _changing(flow: Flow) -> list[tuple[t.Stmt, list[Change]]]:
+    """The statements of a function that change a tensor in place, where something may have kept that."""
+    layers = _layers_in_place(flow)
+    may_call = bool(layers) or any(map(changes_by_call, flow.ref.calls))
+    found: list[tuple[t.Stmt, list[Change]]] = []
+    for stmt in flow.ref.define.statements:
+        if not may_call and not isinstance(stmt, t.Augment | t.Assign):
+            continue
+        made = list(changes(stmt, may_call))
+        if layers:
+            made += [Change(call, without_views(call.args[0].value)) for call in calls_in(stmt) if call in layers]
+        made = [each for each in made if _may_be_kept(flow, each.tensor)]
+        if made:
+            found.append((stmt, made))
+    return found
+
+
+def _layers_in_place(flow: Flow) -> frozenset[t.Call]:
+    """The calls of a layer of the object that is made to change what it is given."""
+    owner = flow.ref.owner
+    calls = [call for call in flow.ref.calls if len(call.args) == 1 and _is_own(call.func)] if owner is not None else []
+    if owner is None or not calls or not any(_MADE_IN_PLACE.search(each.chunk.program) for each in owner.lineage()):
+        return frozenset()
+    place = Place(flow.module, flow.ref)
+    found: list[t.Call] = []
+    for call in calls:
+        values = [value for cls in owner.lineage() for _, value in cls.assigned(call.name)]
+        if any(isinstance(value, t.Call) and value.args for value in values):
+            made = makers(place, call.func)
+            if made and all(isinstance(m.of, str) and is_in_place(m.of.rpartition(".")[2], m.call) for m in made):
+                found.append(call)
+    return frozenset(found)
+
+
+def _is_own(func: t.Expr) -> bool:
+    return isinstance(func, t.Attribute) and isinstance(func.value, t.Name) and func.value.id == "self"
+
+
+def _may_be_kept(flow: Flow, tensor: t.Expr) -> bool:
+    """Whether a tensor has a name of the function, and is no number; or is what a call gives, as it stands."""
+    if isinstance(tensor, t.Call):
+        return may_keep_result(tensor)
+    if not isinstance(tensor, t.Name) or tensor.id in flow.declared:
+        return False
+    made = flow.ref.assigned.get(tensor.id)
+    return (tensor.id in flow.params) if made is None else not all(isinstance(value, t.Constant) for value in made)
+
+
 class _Search:
     """What one function changes in place, and what has kept it."""
 
@@ -152,37 +208,28 @@ class _Search:
         self.graphs = GraphsBehind(flow, self.place)
         self.hidden = self.graphs.hidden
         self.way = WayToLoss(flow, self.hidden)
-        owner = flow.ref.owner
-        self.has_layers = owner is not None and any(
-            _MADE_IN_PLACE.search(each.chunk.program) for each in owner.lineage()
-        )
-
-    def changes(self, stmt: t.Stmt) -> list[Change]:
-        """What a statement changes in place: also by a layer that is made to."""
-        found = list(changes(stmt))
-        for call in calls_in(stmt) if self.has_layers else ():
-            if len(call.args) == 1 and isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self":
-                made = makers(self.place, call.func) if self._is_made_in_place(call.name) else []
-                if made and all(isinstance(m.of, str) and is_in_place(m.of.rpartition(".")[2], m.call) for m in made):
-                    found.append(Change(call, without_views(call.args[0].value)))
-        return found
-
-    def _is_made_in_place(self, name: str) -> bool:
-        """Whether some layer of a name may be one that changes what it is given."""
-        owner = self.flow.ref.owner
-        values = [value for cls in owner.lineage() for _, value in cls.assigned(name)] if owner is not None else []
-        return any(isinstance(value, t.Call) and value.args for value in values)
+        self._given: frozenset[str] | None = None
 
     def kept(self, stmt: t.Stmt, change: Change) -> Kept | None:
         """The operation whose backward needs what a change has changed."""
         tensor = change.tensor
         if isinstance(tensor, t.Call):
             return self._kept_result(stmt, change, None, None)
-        if not isinstance(tensor, t.Name) or tensor.id in self.flow.declared:
+        if not isinstance(tensor, t.Name):
             return None
         at = self._begun_at(stmt, tensor.id)
-        found = self._kept_result(stmt, change, tensor.id, at) or self._kept_operand(stmt, change, tensor, at)
+        found = None
+        if any(map(may_keep_result, self.flow.ref.assigned.get(tensor.id, ()))):
+            found = self._kept_result(stmt, change, tensor.id, at)
+        if found is None and tensor.id in self._names_given():
+            found = self._kept_operand(stmt, change, tensor, at)
         return found or self._kept_in_turn(stmt, tensor, at)
+
+    def _names_given(self) -> frozenset[str]:
+        """The variables that operations are given which may keep them, and layers of the object."""
+        if self._given is None:
+            self._given = frozenset(_names_given(self.define))
+        return self._given
 
     def _begun_at(self, stmt: t.Stmt, name: str) -> t.Node:
         """The statement, or the outermost loop around it that changes the variable only in place."""
@@ -225,14 +272,13 @@ class _Search:
         if not isinstance(loop, t.Repeat) or not isinstance(stmt, t.Assign) or not _goes_on(loop, stmt):
             return None
         made = self.flow.ref.assigned.get(tensor.id, [])
-        if not made or not all(map(self._is_new_tensor, made)):
+        if not _has_entry(stmt.value, tensor.id) or not made or not all(map(self._is_new_tensor, made)):
             return None
         counts = {name for each in t.walk_statements([loop]) for name in _counts(each)}
-        for each in t.walk_statements(loop.body):
-            for kept in self._operands(each):
-                is_entry = isinstance(kept.tensor, t.Subscript) and _is_entry(kept.tensor, tensor.id, counts)
-                if is_entry and self._is_needed(each, kept):
-                    return kept
+        for kept in self._operands(stmt):
+            is_entry = isinstance(kept.tensor, t.Subscript) and _is_entry(kept.tensor, tensor.id, counts)
+            if is_entry and self._is_needed(stmt, kept):
+                return kept
         return None
 
     def _is_needed(self, stmt: t.Stmt, kept: Kept) -> bool:
@@ -263,6 +309,32 @@ class _Search:
             yield from keeps_operands(self.place, node)
             if isinstance(node, t.Call) and self.graphs.is_learning(node):
                 yield from layer_keeps_input(self.place, node)
+
+
+def _names_given(define: t.Define) -> Iterator[str]:
+    for node in define.nodes:
+        if isinstance(node, t.Operation):
+            operands = list(node.operands) if node.operator in ("*", "/", "**") else []
+        elif isinstance(node, t.Call) and node.args and (_is_own(node.func) or node.name in MAY_KEEP_OPERANDS):
+            operands = [item for arg in node.args[:2] for item in _items(arg.value)]
+            operands += [node.func.value] if isinstance(node.func, t.Attribute) else []
+        elif isinstance(node, t.Call) and node.name in MAY_KEEP_OPERANDS and isinstance(node.func, t.Attribute):
+            operands = [node.func.value]
+        else:
+            operands = []
+        for operand in operands:
+            whole = without_views(operand)
+            if isinstance(whole, t.Name):
+                yield whole.id
+
+
+def _items(expr: t.Expr) -> list[t.Expr]:
+    return expr.items if isinstance(expr, t.Display) else [expr]
+
+
+def _has_entry(expr: t.Expr, name: str) -> bool:
+    parts = (each.value for each in t.walk(expr) if isinstance(each, t.Subscript))
+    return any(isinstance(part, t.Name) and part.id == name for part in parts)
 
 
 def _goes_on(loop: t.Repeat, stmt: t.Stmt) -> bool:

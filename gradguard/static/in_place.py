@@ -39,16 +39,25 @@ class Change(NamedTuple):
     tensor: t.Expr
 
 
-def changes(stmt: t.Stmt) -> Iterator[Change]:
-    """``y *= m``, ``y[0] = 1``, ``y.mul_(m)``, ``F.relu(y, inplace=True)``."""
+def changes(stmt: t.Stmt, calls: bool = True) -> Iterator[Change]:
+    """``y *= m``, ``y[0] = 1``, ``y.mul_(m)``, ``F.relu(y, inplace=True)``.
+
+    Args:
+        calls: those by calls too.
+    """
     if isinstance(stmt, t.Augment) and stmt.operator in _OPERATORS:
         yield Change(stmt, _of_item(stmt.target))
     elif isinstance(stmt, t.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], t.Subscript):
         yield Change(stmt, _of_item(stmt.targets[0]))
-    for call in calls_in(stmt):
+    for call in calls_in(stmt) if calls else ():
         tensor = _by_call(call)
         if tensor is not None:
             yield Change(call, without_views(tensor))
+
+
+def changes_by_call(call: t.Call) -> bool:
+    """Whether a call changes a tensor by itself: ``y.mul_(m)``."""
+    return _by_call(call) is not None
 
 
 def calls_in(stmt: t.Stmt) -> list[t.Call]:

@@ -5,13 +5,13 @@ What is in these tables was measured with torch 2.13, see ``tests/static/test_ke
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.in_place import without_views
 from gradguard.static.made_objects import Made, Place, makers, named_in
-from gradguard.static.normalised import layers_of
 from gradguard.static.reaching import bound_at
 
 _DEEPEST = 8
@@ -31,6 +31,9 @@ LAYERS_KEEP_INPUT = frozenset(
     "LayerNorm GroupNorm PReLU RNNCell GRUCell LSTMCell".split()
 )
 _PRODUCTS = frozenset("mul mm bmm".split())
+MAY_KEEP_OPERANDS = KEEP_INPUT | _PRODUCTS | {"pow"}
+# What a layer that gives an activation is called.
+_ACTIVATION = re.compile(r"relu|act|sig|tanh|soft|gate|nonlin")
 
 
 class Kept(NamedTuple):
@@ -49,6 +52,16 @@ class Kept(NamedTuple):
     graphs: tuple[t.Expr, ...]
 
 
+def may_keep_result(value: t.Expr) -> bool:
+    """Whether an expression looks like an operation that keeps its result: by a name."""
+    value = without_views(value)
+    if isinstance(value, t.Conditional):
+        return may_keep_result(value.body) and may_keep_result(value.orelse)
+    if not isinstance(value, t.Call):
+        return False
+    return value.name.removesuffix("_") in KEEP_RESULT or _ACTIVATION.search(value.name) is not None
+
+
 def keeps_result(place: Place, expr: t.Expr, at: t.Node | None = None, depth: int = 0) -> list[Kept]:
     """The operations that give a tensor, and keep it, on each way; none where one way is not known, or keeps nothing.
 
@@ -62,6 +75,8 @@ def keeps_result(place: Place, expr: t.Expr, at: t.Node | None = None, depth: in
         kept = _call_keeping_result(place, expr)
         return [kept] if kept is not None else []
     values: list[t.Expr | None] = []
+    if depth and isinstance(expr, t.Name):
+        return []  # another name for it
     if isinstance(expr, t.Conditional):
         values += [expr.body, expr.orelse]
     elif isinstance(expr, t.Name):
@@ -80,23 +95,17 @@ def _call_keeping_result(place: Place, call: t.Call) -> Kept | None:
         return Kept(name, call, None, (given,)) if is_function and given is not None else None
     if isinstance(func, t.Attribute) and t.path_of(func.value) != "self" and name in KEEP_RESULT:
         return Kept(name, call, None, (func.value,)) if not call.args or name not in _BARE else None
-    if named is not None or given is None or not isinstance(func, t.Name | t.Attribute | t.Call):
+    if named is not None or given is None or not isinstance(func, t.Attribute) or not _ACTIVATION.search(name):
         return None
-    names = {_last_kept(made) for made in makers(place, func)}
+    names = {_kept_by(made) for made in makers(place, func)}
     layer = names.pop() if len(names) == 1 else None
     return Kept(layer, call, None, (given, call)) if layer is not None else None
 
 
-def _last_kept(made: Made, depth: int = 0) -> str | None:
-    """The operation of a layer, or of the last one of a sequence."""
-    if depth > _DEEPEST or not isinstance(made.of, str) or not made.of.startswith("torch.nn."):
-        return None
-    name = made.of.rpartition(".")[2]
-    if name != "Sequential":
-        return LAYERS_KEEP_RESULT.get(name)
-    layers = layers_of(made.call)
-    names = {_last_kept(each, depth + 1) for each in makers(made.place, layers[-1])} if layers else set[str | None]()
-    return names.pop() if len(names) == 1 else None
+def _kept_by(made: Made) -> str | None:
+    """The operation of a layer that keeps its result."""
+    package, _, name = made.of.rpartition(".") if isinstance(made.of, str) else ("", "", "")
+    return LAYERS_KEEP_RESULT.get(name) if package.startswith("torch.nn") else None
 
 
 def keeps_operands(place: Place, node: t.Node) -> Iterator[Kept]:

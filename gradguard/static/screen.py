@@ -22,7 +22,7 @@ from gradguard.static.source import Source
 
 _FIRST_BINDING = re.compile(rb"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")
 _FIRST_ITEMS = re.compile(rb"(?<![\w.])(?:self\.)?[a-z_]\w*\.(?:append|insert|extend|add_module|update)\(")
-_LOCAL_SUM = re.compile(rb"^([ \t]*[a-z_]\w*\s*)[-+*/@]=", re.M)
+_LOCAL_SUM = re.compile(rb"^([ \t]*[a-z_]\w*\s*)[-+*/@]=([^\n]*)", re.M)
 _LOOP = re.compile(rb"\b(?:for|while)\b")
 _LOOP_THAT_MAY_TRAIN = dataclasses.replace(LOOP, reaches=True)
 _DEF = re.compile(rb"^[ \t]*(?:async[ \t]+)?def\b", re.M)
@@ -373,7 +373,7 @@ def _signs_in(key: Key, text: bytes) -> bytes:
     """The text of a function as far as it is a sign.
 
     What a constructor binds replaces nothing, a mark is left of it; and a loop over layers in it or in ``forward`` is
-    over when they return, as a sum in a variable is, of which a mark is left at the end.
+    over when they return, as a sum in a variable is, of which a mark is left behind what it adds.
     """
     if key[1] not in ("__init__", "forward"):
         return text
@@ -382,6 +382,4 @@ def _signs_in(key: Key, text: bytes) -> bytes:
     before = _LOOP.sub(b"", before)
     if key[1] == "__init__":
         return _FIRST_ITEMS.sub(b"", _FIRST_BINDING.sub(BOUND.encode(), before)) + after
-    changed = {name.strip() for name in _LOCAL_SUM.findall(before)}
-    marks = (b"\n" + CHANGED.encode() + name for name in sorted(changed))
-    return _LOCAL_SUM.sub(rb"\1=", before) + after + b"".join(marks)
+    return _LOCAL_SUM.sub(rb"\1=\2" + CHANGED.encode(), before) + after

@@ -24,7 +24,7 @@ BLOCK = """
             self.gelu = nn.GELU()
             self.sigmoid = nn.Sigmoid()
             self.drop = nn.Dropout(0.5)
-            self.wet = nn.Dropout(0.5, inplace=True)
+            self.wet_drop = nn.Dropout(0.5, inplace=True)
             self.turned = nn.Linear(4, 4)
             self.cell = nn.GRUCell(dim, dim)
             self.scale = nn.Parameter(torch.ones(dim))
@@ -47,11 +47,6 @@ FLAGGED = {
     "behind a layer in place": """
         out = self.conv(x)
         out = self.relu(out)
-        out += x  # !
-        return out
-    """,
-    "behind a sequence that ends in one": """
-        out = self.body(x)
         out += x  # !
         return out
     """,
@@ -87,12 +82,6 @@ FLAGGED = {
         h.view(-1).mul_(2)  # !
         return h
     """,
-    "of a view": """
-        h = self.q(x).tanh()
-        flat = h.transpose(1, 2)
-        flat += 1  # !
-        return flat.mean(1)
-    """,
     "a function in place": """
         h = torch.tanh(self.q(x))
         h = F.relu(h, inplace=True)  # !
@@ -104,7 +93,7 @@ FLAGGED = {
         return h
     """,
     "a dropout in place": """
-        return self.v(self.wet(self.act(self.q(x))))  # !
+        return self.v(self.wet_drop(self.act(self.q(x))))  # !
     """,
     "at once": """
         return torch.exp(self.q(x)).clamp_(max=5)  # !
@@ -446,6 +435,17 @@ SILENT = {
 
 # What torch would also raise at, and is not sure enough by what is written; or does not run at all.
 UNSURE = {
+    "behind a sequence that ends in one": """
+        out = self.body(x)
+        out += x
+        return out
+    """,
+    "of a view": """
+        h = self.q(x).tanh()
+        flat = h.transpose(1, 2)
+        flat += 1
+        return flat.mean(1)
+    """,
     "in evaluation": """
         h = torch.sigmoid(self.q(x))
         if not self.training:
