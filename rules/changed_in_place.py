@@ -32,7 +32,9 @@ Entries are set by `torch.where(mask, y, 0)` or `y.masked_fill(mask, 0)`, or bef
 **Not flagged.** What operations give that do not keep it: sums, products, views, layers such as `nn.Linear`,
 `nn.Conv2d` and `nn.BatchNorm2d`, dropout, and activations that keep their input (gelu, silu, leaky_relu, elu); what has
 no graph, as no layer with parameters is surely behind it, or it was computed under `no_grad`, or detached; what an
-evaluation alone does; a result that does not go into the loss; copies; changes through `.data` (GG240). Under mixed
+evaluation alone does; a result that does not go into the loss; copies; changes through `.data` (GG240); changes of a
+variable that is another name of what was kept; results of layers whose attribute is not named after an activation, as
+`self.act` and `self.relu` are, and of an `nn.Sequential` in a variable. Under mixed
 precision, what is given to an operation: it may have kept a copy of another type.
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks>.
@@ -67,21 +69,23 @@ _LAYERS = r"(?:ReLU6?|SELU|SiLU|Mish|Hard\w+|LeakyReLU|C?ELU|Dropout[123]?d?|Thr
 
 
 def _then(group: int, changes: str) -> str:
-    """A regular expression for the rest of a line, and a later one that changes the name of a group.
+    """A regular expression for the rest of a line, and one of the next fifty that changes the name of a group.
 
     Args:
         changes: how it does, with ``NAME`` for that one.
     """
     name = rf"\{group}\b"
-    return rf"[^\n]*(?:\n(?![ \t]*{name}[ \t]*=)[^\n]*)*?\n[ \t]*{changes.replace('NAME', name)}"
+    return rf"[^\n]*(?:\n(?![ \t]*{name}[ \t]*=)[^\n]*){{0,50}}?\n[ \t]*(?![ \t]){changes.replace('NAME', name)}"
 
 
+# Lines begin with what they change, or bind or return it, so that few of them are looked at as a whole.
+_BINDS = r"(?:return[ ]|\w+[ ]*=[ ]*)?"
 _CHANGES = (
     rf"(?:NAME[ \t]*{_AUGMENTS}|NAME\[[^\n\"']*\][ \t]*[-+*/]?=(?!=)|"
-    rf"[^\n]*\bNAME(?:\[[^\n\]]*\]|\.\w+\([^()\n]*\))?{_METHOD}|"
-    r"[^\n]*(?:\brelu_\(NAME|\w\(NAME,[^()\n]*\binplace=True))"
+    rf"{_BINDS}(?:NAME(?:\[[^\n\]]*\]|\.\w+\([^()\n]*\))?{_METHOD}|"
+    rf"{_HOME}+(?:\w+_\(NAME|\w+\(NAME,[^()\n]*\binplace=True)))"
 )
-_CHANGED_BY_LAYER = rf"[^\n]*{_LAYER}NAME\)"
+_CHANGED_BY_LAYER = rf"{_BINDS}(?:self\.\w+\()?{_LAYER}NAME\)"
 # `out = F.relu(y)`, `out = self.act(y)`, `out = y.softmax(-1)`.
 _KEPT = (
     rf"{_NAME}[ \t]*=(?![^\n]*{CHANGED})[ \t]*"
