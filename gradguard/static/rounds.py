@@ -50,7 +50,7 @@ class Round:
 
     def resets(self, event: Event | None, whenever: Event) -> bool:
         """Whether an event surely resets the gradients of the only optimizer, in each round with another event."""
-        if not isinstance(event, ZeroGrad) or event.target is None or _may_be_left_out(event):
+        if not isinstance(event, ZeroGrad) or event.target is None or may_be_left_out(event):
             return False
         if event.target != self.optimizer and not (event.of_module and self.modules == {event.target}):
             return False  # of one of several modules
@@ -80,7 +80,7 @@ def _is_in(event: Event, loop: Loop | None) -> bool:
     return loop is None or (event.loop is not None and event.loop.within(loop))
 
 
-def _may_be_left_out(event: Event) -> bool:
+def may_be_left_out(event: Event) -> bool:
     """Whether the function that is called here does it on some of its ways only, or in a loop."""
     inner = event.inner
     while inner is not None:

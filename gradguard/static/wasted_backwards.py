@@ -20,7 +20,7 @@ from gradguard.static.model import Backward, Event, Forward, Mode, Step, ZeroGra
 from gradguard.static.optimized import held_by, overlap
 from gradguard.static.paths import is_part, is_within
 from gradguard.static.reaching import bound_at
-from gradguard.static.rounds import blocks_around, excludes
+from gradguard.static.rounds import blocks_around, excludes, may_be_left_out
 from gradguard.static.shared_parameters import may_share
 from gradguard.static.source import Site
 from gradguard.static.values import Source
@@ -154,19 +154,9 @@ def _leads_to(body: Sequence[t.Stmt], reset: Event, step: Event) -> bool:
         if first is None or last is None or first.loop is not last.loop or first.conditional:
             return False
         return first.site.node is not last.site.node or _leads_to([], first, last)
-    if _may_be_left_out(reset):
+    if may_be_left_out(reset):
         return False
     return any(_stands_in(block, reset) for block in blocks_around(body, step))
-
-
-def _may_be_left_out(reset: Event) -> bool:
-    """Whether the function that is called there does it on some of its ways only, or in a loop."""
-    inner = reset.inner
-    while inner is not None:
-        if inner.conditional or inner.loop is not None:
-            return True
-        inner = inner.inner
-    return False
 
 
 def _stands_in(block: Sequence[t.Stmt], event: Event) -> bool:
