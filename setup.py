@@ -24,7 +24,7 @@ def _extensions() -> list[Extension]:
     except ImportError:
         raise SystemExit("GRADGUARD_USE_MYPYC=1: install mypy here first, and pass --no-build-isolation") from None
 
-    files = [str(file) for file in sorted(Path("gradguard/static").glob("*.py")) if file.name not in _LEFT_OUT]
+    files = [str(file) for file in sorted(Path("gradguard/static").rglob("*.py")) if file.name not in _LEFT_OUT]
     level = os.environ.get("MYPYC_OPT_LEVEL", "2")  # 0 compiles in a fraction of the time, for tests
     return mypycify(["--strict", *files], group_name="gradguard", opt_level=level, multi_file=True)
 

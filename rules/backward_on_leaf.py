@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import BACKWARD, sign
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
 _MAKES = sign("requires_grad", pattern=r"\brequires_grad(?:_\(|\s*=)", own=True, reaches=True)

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, BACKWARD
-from gradguard.static.edits import argument_added
+from gradguard.static.fixes.edits import argument_added
 from gradguard.static.model import Backward, Function, GradCall, Store
 
 rule = Rule("GG203", "backward-twice", Severity.ERROR, ((BACKWARD, ACTS),))

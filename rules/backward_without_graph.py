@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, GRAD_CALL
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Backward, Function, GradCall
 
 rule = Rule("GG204", "backward-without-graph", Severity.ERROR, ((BACKWARD, ACTS), (GRAD_CALL, ACTS)), Confidence.LOW)

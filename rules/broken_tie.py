@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
 _TIES = sign(".weight", pattern=r"\.weight\b[^\n]*=(?!=)[^\n]*\.weight\b", own=True)

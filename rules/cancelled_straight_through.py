@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import detached, instead, one_line
+from gradguard.static.fixes.edits import detached, instead, one_line
 from gradguard.static.mistakes import Cancelled
 from gradguard.static.model import Function
 

@@ -58,9 +58,9 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import LOOP, STORING, sign
 from gradguard.static import tree as t
-from gradguard.static.line_edits import last_in_loop
+from gradguard.static.fixes.line_edits import last_in_loop
 from gradguard.static.model import Form, Function, Store
-from gradguard.static.names import in_method
+from gradguard.static.program.names import in_method
 
 # An object whose network is given its state, and gives the next one: who runs it in a loop need speak of no training.
 _CARRIES = sign(

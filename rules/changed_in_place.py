@@ -47,8 +47,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import CHANGED, Sign, Signs, sign
+from gradguard.static.fixes.rewrites import out_of_place
 from gradguard.static.model import Function
-from gradguard.static.rewrites import out_of_place
 
 _HELP = "compute a new tensor, as `y * m` and `torch.where` do, and operations without `inplace`"
 

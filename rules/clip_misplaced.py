@@ -49,10 +49,10 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
+from gradguard.static.fixes.line_edits import moved
 from gradguard.static.knowledge import CLIPS
-from gradguard.static.line_edits import moved
 from gradguard.static.model import Backward, Call, Event, Function, Step
-from gradguard.static.rounds import Round, round_of
+from gradguard.static.reading.rounds import Round, round_of
 
 rule = Rule("GG208", "clip-misplaced", Severity.WARNING, TRAINS)
 

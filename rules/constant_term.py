@@ -64,10 +64,10 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import ACTS, BACKWARD
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
+from gradguard.static.fixes.rewrites import without_item
 from gradguard.static.model import Constant, Function
-from gradguard.static.rewrites import without_item
-from gradguard.static.unrecorded import Severed
+from gradguard.static.reading.unrecorded import Severed
 
 rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
 

@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
 rule = Rule("GG222", "counted-twice", Severity.ERROR, ((BACKWARD, ACTS),))

@@ -46,9 +46,9 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Leak, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.callers import resets_gradients
-from gradguard.static.line_edits import last_in_loop
+from gradguard.static.fixes.line_edits import last_in_loop
 from gradguard.static.model import Backward, Function
+from gradguard.static.program.callers import resets_gradients
 
 rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_graph"), ACTS),))
 

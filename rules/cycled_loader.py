@@ -36,7 +36,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Leak, Severity
 from gradguard.signs import CYCLE
 from gradguard.static import tree as t
-from gradguard.static.edits import instead, one_line
+from gradguard.static.fixes.edits import instead, one_line
 from gradguard.static.model import Call, Function, Site
 from gradguard.static.values import Kind
 

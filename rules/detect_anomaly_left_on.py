@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
-from gradguard.static.line_edits import removed
+from gradguard.static.fixes.line_edits import removed
 from gradguard.static.model import Call, Function
 
 rule = Rule("GG501", "detect-anomaly-left-on", Severity.INFO, ((sign("detect_anomaly", own=True, reaches=True),),))

@@ -40,7 +40,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import TRAINING, sign
 from gradguard.static import tree as t
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 from gradguard.static.source import Site
 

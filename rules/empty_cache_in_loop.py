@@ -28,9 +28,9 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import LOOP, sign
-from gradguard.static.learners import runs_trainings
-from gradguard.static.line_edits import removed
+from gradguard.static.fixes.line_edits import removed
 from gradguard.static.model import Function, Loop
+from gradguard.static.reading.learners import runs_trainings
 
 rule = Rule("GG502", "empty-cache-in-loop", Severity.INFO, ((sign("empty_cache"), LOOP),))
 

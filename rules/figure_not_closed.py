@@ -28,8 +28,8 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import FIGURE, LOOP
 from gradguard.static import tree as t
+from gradguard.static.fixes.line_edits import last_in_loop
 from gradguard.static.knowledge import PYPLOT
-from gradguard.static.line_edits import last_in_loop
 from gradguard.static.model import Call, Function
 
 rule = Rule("GG505", "figure-not-closed", Severity.WARNING, ((FIGURE, LOOP),))

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import DISABLE
-from gradguard.static.line_edits import removed
+from gradguard.static.fixes.line_edits import removed
 from gradguard.static.model import Function
 
 rule = Rule("GG504", "gc-disabled", Severity.WARNING, ((DISABLE,),))

@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import LOOP, TRAINING, sign
+from gradguard.static.fixes.rewrites import marked_anew
 from gradguard.static.model import Call, Function
-from gradguard.static.rewrites import marked_anew
 from gradguard.static.values import Kind
 
 rule = Rule("GG407", "grad-on-data", Severity.WARNING, ((sign("requires_grad"), TRAINING, LOOP),))

@@ -37,7 +37,7 @@ from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import TRAINS
 from gradguard.static.knowledge import GROWING_KEY
 from gradguard.static.model import Call, Form, Function, Store
-from gradguard.static.new_models import is_of_new_model
+from gradguard.static.optimizers.new_models import is_of_new_model
 from gradguard.static.values import Held
 
 rule = Rule("GG411", "growing-optimizer", Severity.WARNING, TRAINS)

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
-from gradguard.static.line_edits import hoisted
+from gradguard.static.fixes.line_edits import hoisted
 from gradguard.static.model import Function, HookRegistration
 
 rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,), (HOOK_IN_FILE, LOOP)))

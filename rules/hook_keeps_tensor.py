@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Related, Severity
 from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
-from gradguard.static import store_advice
+from gradguard.static.fixes import store_advice
 from gradguard.static.model import Function, HookRegistration, Store
 
 rule = Rule("GG109", "hook-keeps-tensor", Severity.ERROR, ((HOOK,), (HOOK_IN_FILE, LOOP)))

@@ -31,8 +31,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import EXCEPTION
+from gradguard.static.fixes.rewrites import as_text
 from gradguard.static.model import Form, Function, Store
-from gradguard.static.rewrites import as_text
 from gradguard.static.values import Held
 
 rule = Rule("GG110", "kept-exception", Severity.WARNING, ((EXCEPTION,),))

@@ -46,8 +46,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.left_in_evaluation import LeftInEvaluation, left_in_evaluation
-from gradguard.static.line_edits import first_in_loop
+from gradguard.static.evaluation.left_in_evaluation import LeftInEvaluation, left_in_evaluation
+from gradguard.static.fixes.line_edits import first_in_loop
 from gradguard.static.model import Function
 
 rule = Rule("GG303", "left-in-evaluation", Severity.WARNING, TRAINS)

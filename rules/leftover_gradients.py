@@ -91,12 +91,12 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.applied_twice import applied_twice
-from gradguard.static.attacks import attacks
-from gradguard.static.leftovers import leftovers
-from gradguard.static.line_edits import statement_before
+from gradguard.static.backward.applied_twice import applied_twice
+from gradguard.static.backward.attacks import attacks
+from gradguard.static.backward.leftovers import leftovers
+from gradguard.static.fixes.line_edits import statement_before
 from gradguard.static.model import Backward, Event, Function, Step
-from gradguard.static.names import in_method
+from gradguard.static.program.names import in_method
 from gradguard.static.source import Site
 
 rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import one_line, with_call
+from gradguard.static.fixes.edits import one_line, with_call
 from gradguard.static.model import Function
 
 _BACKWARD = sign("backward", pattern=r"\bbackward\(", own=True)

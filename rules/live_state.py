@@ -45,10 +45,10 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
-from gradguard.static.edits import one_line, with_call
+from gradguard.static.fixes.edits import one_line, with_call
+from gradguard.static.fixes.rewrites import copied
 from gradguard.static.mistakes import LiveState
 from gradguard.static.model import Function
-from gradguard.static.rewrites import copied
 from gradguard.static.source import Site
 
 _KEEPS = sign("state_dict", pattern=r"(?:[=:]|append\()[^\n=]*\.state_dict\(\s*\)", own=True)

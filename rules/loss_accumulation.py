@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import STORING
-from gradguard.static import store_advice
+from gradguard.static.fixes import store_advice
 from gradguard.static.model import Form, Function, Store
 
 rule = Rule("GG103", "loss-accumulation", Severity.ERROR, STORING)

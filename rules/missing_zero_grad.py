@@ -50,12 +50,12 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Related, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
-from gradguard.static.learners import goes_over_learners, loop_it_follows, resets_beside
-from gradguard.static.line_edits import last_in_loop, statement_after, statement_before
+from gradguard.static.backward.steps_by_hand import site_of, steps_never_reset
+from gradguard.static.fixes.line_edits import last_in_loop, statement_after, statement_before
 from gradguard.static.model import Backward, Function, Loop, Step, ZeroGrad
-from gradguard.static.names import in_method
-from gradguard.static.optimized import overlap
-from gradguard.static.steps_by_hand import site_of, steps_never_reset
+from gradguard.static.optimizers.optimized import overlap
+from gradguard.static.program.names import in_method
+from gradguard.static.reading.learners import goes_over_learners, loop_it_follows, resets_beside
 
 rule = Rule("GG201", "missing-zero-grad", Severity.ERROR, TRAINS)
 

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import STORING
-from gradguard.static import store_advice
+from gradguard.static.fixes import store_advice
 from gradguard.static.model import Function, Store
 
 rule = Rule("GG106", "moving-average-graph", Severity.ERROR, STORING)

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
-from gradguard.static.edits import with_call
+from gradguard.static.fixes.edits import with_call
 from gradguard.static.model import Function
 
 # A function that only computes the loss, which another one backpropagates.

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import inserted_call
+from gradguard.static.fixes.edits import inserted_call
 from gradguard.static.model import Call, Function
 
 rule = Rule("GG302", "numpy-on-graph", Severity.ERROR, ((sign(".numpy(", own=True),),), Confidence.LOW)

@@ -40,11 +40,11 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static import tree as t
-from gradguard.static.edits import one_line
+from gradguard.static.backward.put_back import BACK
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Call, Function, Loop, Step
-from gradguard.static.paths import is_part
-from gradguard.static.put_back import BACK
-from gradguard.static.scalars import bound_to
+from gradguard.static.program.paths import is_part
+from gradguard.static.reading.scalars import bound_to
 
 _MAKES = sign("opt", "Opt")  # another file may make it: `build_optimizer(net)`
 _WITHOUT_STATE = frozenset(("LBFGS", "SGD"))

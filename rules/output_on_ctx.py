@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
 rule = Rule("GG108", "output-on-ctx", Severity.WARNING, ((sign("Function)", "autograd.Function", own=True),),))

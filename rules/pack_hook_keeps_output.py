@@ -36,7 +36,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import sign
 from gradguard.static import tree as t
-from gradguard.static.edits import with_call
+from gradguard.static.fixes.edits import with_call
 from gradguard.static.model import Function, Site
 
 rule = Rule(

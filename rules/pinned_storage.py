@@ -31,9 +31,9 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Leak, Severity
 from gradguard.signs import ACTS, EVALUATES, LOADER, NO_GRAD, TRAINS
-from gradguard.static.edits import with_call
+from gradguard.static.fixes.edits import with_call
+from gradguard.static.fixes.store_advice import written_parts
 from gradguard.static.model import Function, Store
-from gradguard.static.store_advice import written_parts
 from gradguard.static.values import Held
 
 rule = Rule("GG403", "pinned-storage", Severity.WARNING, (*TRAINS, *EVALUATES, (NO_GRAD, LOADER, ACTS)))

@@ -33,7 +33,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
 from gradguard.static import tree as t
-from gradguard.static.edits import instead, one_line
+from gradguard.static.fixes.edits import instead, one_line
 from gradguard.static.model import Function
 from gradguard.static.source import Site
 

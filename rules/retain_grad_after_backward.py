@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.line_edits import moved
+from gradguard.static.fixes.line_edits import moved
 from gradguard.static.model import Call, Function
 
 rule = Rule("GG205", "retain-grad-after-backward", Severity.ERROR, ((sign("retain_grad"), ACTS),))

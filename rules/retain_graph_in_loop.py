@@ -43,9 +43,9 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.callers import give_graph
-from gradguard.static.edits import argument_removed
+from gradguard.static.fixes.edits import argument_removed
 from gradguard.static.model import Backward, Function
+from gradguard.static.program.callers import give_graph
 
 rule = Rule("GG101", "retain-graph-in-loop", Severity.WARNING, ((sign("retain_graph"), ACTS),))
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
-from gradguard.static.edits import argument_removed
+from gradguard.static.fixes.edits import argument_removed
 from gradguard.static.model import Backward, Function
 
 rule = Rule("GG207", "retain-variables", Severity.ERROR, ((sign("retain_variables"), ACTS),))

@@ -50,9 +50,9 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, sign
 from gradguard.static import tree as t
-from gradguard.static.edits import given_to, instead, one_line
+from gradguard.static.fixes.edits import given_to, instead, one_line
 from gradguard.static.model import Backward, Function, OpaqueCall, Site, Step
-from gradguard.static.rounds import round_of
+from gradguard.static.reading.rounds import round_of
 
 _SCALES = sign(".scale(")
 

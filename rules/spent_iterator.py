@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import given_to, one_line
+from gradguard.static.fixes.edits import given_to, one_line
 from gradguard.static.model import Function, SpentIterator
 
 # An iterator gets a name: `params = filter(`, `p = net.parameters()`, `(p for ...)`, `params = trainable(net)`.

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
 # `StepLR(optimizer)`, `getattr(lr_scheduler, name)(optimizer)`, `sched = build(optimizer)`

@@ -61,7 +61,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import STORING, sign
-from gradguard.static import store_advice
+from gradguard.static.fixes import store_advice
 from gradguard.static.model import Form, Function, Store
 
 _MANAGER = sign("contextmanager", pattern=r"@[^\n]*contextmanager\b", own=True)

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import instead
+from gradguard.static.fixes.edits import instead
 from gradguard.static.model import Function
 
 _SHARES = sign(

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
-from gradguard.static.edits import detached, one_line
+from gradguard.static.fixes.edits import detached, one_line
 from gradguard.static.model import Function
 
 _CUTS = sign(

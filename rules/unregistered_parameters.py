@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import BOUND, sign
+from gradguard.static.fixes.rewrites import as_parameter, registered
 from gradguard.static.model import Function
-from gradguard.static.rewrites import as_parameter, registered
 
 _CONSTRUCTOR = sign("__init__", pattern=r"\bdef __init__", own=True)
 _OF_MODULE = sign("super", "__init__(self", pattern=r"\bsuper\(|\.__init__\(self", own=True)

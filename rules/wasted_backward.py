@@ -48,10 +48,10 @@ from dataclasses import replace
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
-from gradguard.static.certain import surely_tensor
-from gradguard.static.edits import one_line, with_call
+from gradguard.static.fixes.edits import one_line, with_call
 from gradguard.static.mistakes import WastedBackward
 from gradguard.static.model import Function
+from gradguard.static.reading.certain import surely_tensor
 
 # One that both steps and resets stand for: that of the second optimizer may be in another function.
 _RESETS = sign("zero_grad", reaches=True)

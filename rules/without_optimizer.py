@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
 from gradguard.signs import BOUND, sign
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
 _MAKES = sign("(", pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*[A-Z]\w*\(", own=True)

@@ -56,13 +56,13 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.line_edits import moved
-from gradguard.static.lost_gradients import (
+from gradguard.static.backward.lost_gradients import (
     lost_between_backwards,
     lost_but_of_last_iteration,
     lost_in_next_iteration,
     puts_back,
 )
+from gradguard.static.fixes.line_edits import moved
 from gradguard.static.model import Function, Step, ZeroGrad
 
 rule = Rule("GG202", "zero-grad-misplaced", Severity.ERROR, TRAINS)

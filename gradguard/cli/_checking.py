@@ -225,7 +225,7 @@ def error_key(error: FileError) -> tuple[str, int, str]:
 def _stdin(asked: Asked, settings: Settings) -> Task:
     from gradguard.static.discover import is_excluded, shown
     from gradguard.static.engine import check_text
-    from gradguard.static.gate import SourceError
+    from gradguard.static.files.gate import SourceError
     from gradguard.static.source import from_bytes
 
     data = sys.stdin.buffer.read() if sys.stdin else b""

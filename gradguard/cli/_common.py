@@ -53,8 +53,8 @@ def split_cells(data: bytes, path: str) -> dict[int | None, list[str]]:
 
 def cell_texts(data: bytes, path: str) -> dict[int | None, str]:
     """The text of a file (its cell is None) or of each code cell of a notebook; nothing when it cannot be read."""
-    from gradguard.static.gate import SourceError
-    from gradguard.static.notebooks import code_cells
+    from gradguard.static.files.gate import SourceError
+    from gradguard.static.files.notebooks import code_cells
     from gradguard.static.source import from_bytes
 
     try:

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.outline import extent_of
+from gradguard.static.files.outline import extent_of
 
 _OPERATORS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

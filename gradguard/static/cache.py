@@ -20,8 +20,8 @@ from gradguard.catalogue import Catalogue
 from gradguard.config import Settings
 from gradguard.findings import CheckResult, Confidence, Edit, FileError, Finding, Fix, Related, Severity, Span
 from gradguard.static.asked import Asked
+from gradguard.static.files.traits import Traits
 from gradguard.static.last_run import LastRun, Part, Reading
-from gradguard.static.traits import Traits
 
 _PREFIX = "gradguard-check-"
 _DAYS_KEPT = 30

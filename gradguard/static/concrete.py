@@ -16,7 +16,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from gradguard.findings import Span
 from gradguard.static import tree as t
-from gradguard.static.gate import SourceError
+from gradguard.static.files.gate import SourceError
 from gradguard.static.memo import Remembers, cached_property
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gradguard.config import Settings
 from gradguard.findings import FileError
-from gradguard.static.patterns import Patterns
+from gradguard.static.files.patterns import Patterns
 
 SUFFIXES = (".py", ".ipynb")
 

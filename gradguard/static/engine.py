@@ -15,13 +15,13 @@ from gradguard.config import Settings
 from gradguard.findings import CheckResult, Confidence, FileError, Finding, Span
 from gradguard.static import suppress, workers
 from gradguard.static.discover import shown
-from gradguard.static.gate import SourceError
+from gradguard.static.files.gate import SourceError
+from gradguard.static.files.patterns import ignored_codes
+from gradguard.static.files.texts import Texts, module_name
+from gradguard.static.files.traits import Look, look
+from gradguard.static.files.traits import of as traits_of
 from gradguard.static.last_run import LastRun, Part, Reading, Store, difference, others, outdated
-from gradguard.static.patterns import ignored_codes
 from gradguard.static.screen import Screen
-from gradguard.static.texts import Texts, module_name
-from gradguard.static.traits import Look, look
-from gradguard.static.traits import of as traits_of
 
 if TYPE_CHECKING:
     from gradguard.static.reader import Reader

@@ -11,10 +11,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.edits import one_line
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.memo import Remembers, cached_property
+from gradguard.static.reading.unrecorded import Severed
 from gradguard.static.source import Site
-from gradguard.static.unrecorded import Severed
 from gradguard.static.values import NOTHING_HELD, Held, Holdings, Source, Value
 
 if TYPE_CHECKING:

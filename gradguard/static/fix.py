@@ -12,8 +12,8 @@ from pathlib import Path
 from gradguard.editing import clash, edited_text, line_after
 from gradguard.findings import CheckResult, Edit, Finding, Severity
 from gradguard.static.discover import shown
-from gradguard.static.gate import SourceError
-from gradguard.static.notebooks import code_cells, unreadable_cells
+from gradguard.static.files.gate import SourceError
+from gradguard.static.files.notebooks import code_cells, unreadable_cells
 from gradguard.static.source import encoding_of, from_bytes
 
 MOST_ROUNDS = 50

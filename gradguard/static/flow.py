@@ -14,30 +14,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gradguard.static import (
-    binding,
-    branches,
-    constant_terms,
-    filled_later,
-    loops,
-    phases,
-    places,
-    signature,
-    stores,
-    volatile,
-)
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.callers import backpropagate_result
-from gradguard.static.classes import Class
-from gradguard.static.data_writes import written
-from gradguard.static.flow_notes import FlowNotes
-from gradguard.static.frozen_elsewhere import freezes_by_others
-from gradguard.static.functions import FunctionRef
-from gradguard.static.handed_functions import is_handed_over
-from gradguard.static.leftovers import REVERSES
+from gradguard.static.backward.data_writes import written
+from gradguard.static.backward.leftovers import REVERSES
+from gradguard.static.evaluation.mode_layers import needs_training_mode
+from gradguard.static.files.outline import SCRIPT
+from gradguard.static.losses import constant_terms
 from gradguard.static.memo import cached_property
-from gradguard.static.mode_layers import needs_training_mode
 from gradguard.static.model import (
     Backward,
     Call,
@@ -60,13 +44,27 @@ from gradguard.static.model import (
     TrainingMode,
     ZeroGrad,
 )
-from gradguard.static.names import computed_with, filled_in, given_words, is_field, items_called, numbers_set, summed_in
-from gradguard.static.outline import SCRIPT
-from gradguard.static.paths import is_part
+from gradguard.static.optimizers.frozen_elsewhere import freezes_by_others
+from gradguard.static.program.callers import backpropagate_result
+from gradguard.static.program.classes import Class
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.handed_functions import is_handed_over
+from gradguard.static.program.names import (
+    computed_with,
+    filled_in,
+    given_words,
+    is_field,
+    items_called,
+    numbers_set,
+    summed_in,
+)
+from gradguard.static.program.paths import is_part
 from gradguard.static.project import Project
-from gradguard.static.scaled import STEPS_BY_SCALER
+from gradguard.static.reading import binding, branches, filled_later, loops, phases, places, signature, stores, volatile
+from gradguard.static.reading.flow_notes import FlowNotes
+from gradguard.static.reading.scaled import STEPS_BY_SCALER
+from gradguard.static.reading.state import Cap, LoopFrame, State, merge
 from gradguard.static.source import Site
-from gradguard.static.state import Cap, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING,
     Held,
@@ -187,7 +185,7 @@ class Flow(FlowNotes):
 
     def entry_mode(self) -> Mode:
         """The gradient mode that decorators and frameworks give the function."""
-        from gradguard.static.modes import gradient_context
+        from gradguard.static.reading.modes import gradient_context
 
         for decorator in self.ref.define.decorators if not self.ref.define.is_async else ():  # it ends before the body
             mode = gradient_context(self, decorator)
@@ -396,7 +394,7 @@ class Flow(FlowNotes):
         return state
 
     def _evaluate(self, stmt: t.Evaluate, state: State) -> State | None:
-        from gradguard.static.calls import never_returns
+        from gradguard.static.reading.calls import never_returns
 
         value = self.value(stmt.value, state)
         if isinstance(value.ref, HookRegistration):
@@ -404,7 +402,7 @@ class Flow(FlowNotes):
         return None if never_returns(stmt.value) else state
 
     def value(self, expr: t.Expr, state: State) -> Value:
-        from gradguard.static.expressions import evaluate
+        from gradguard.static.reading.expressions import evaluate
 
         return evaluate(self, expr, state)
 
@@ -532,7 +530,7 @@ class Flow(FlowNotes):
         self.nested.append(ref)
         if any(isinstance(n, t.Attribute) and n.name == "zero_grad" for n in t.walk(stmt.body)):
             self.record(OpaqueCall(self.site(stmt), self.loop, self.branches > 0))  # it may be handed to anybody
-        from gradguard.static.expressions import closing_over
+        from gradguard.static.reading.expressions import closing_over
 
         state.env[stmt.name] = closing_over(self, Value(kind=Kind.FUNCTION, ref=ref), stmt, state)
         for decorator in stmt.decorators:  # @layer.register_forward_hook

@@ -9,104 +9,110 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradguard.static import counts, phases
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.adds_nothing import each_in_its_slot, is_forward_pass, is_one_object, is_over_few, was_there
-from gradguard.static.asked_by_callers import is_asked_for_without_grad
-from gradguard.static.autograd_functions import kept_outputs
-from gradguard.static.backwards import judge_backward, judge_grad_call
-from gradguard.static.broken_ties import broken_ties
-from gradguard.static.changed_between import changed_between
-from gradguard.static.changed_in_place import changed_in_place
-from gradguard.static.computed_parameters import computed_of_parameters, never_registered
-from gradguard.static.counted_keys import counted_keys
-from gradguard.static.counted_twice import counted_twice
-from gradguard.static.cut_each_step import cut_each_step
-from gradguard.static.default_lists import default_lists
-from gradguard.static.detached_starts import detached_starts
-from gradguard.static.discarded import discarded, dropped_gradients
-from gradguard.static.drawn import drawn
-from gradguard.static.emptied_at_end import is_emptied_at_end
-from gradguard.static.emptied_names import emptied_name
-from gradguard.static.estimated_early import estimated_early
-from gradguard.static.evaluated_again import evaluated_again
-from gradguard.static.evaluated_once import evaluated_once
-from gradguard.static.exchanged_estimators import exchanged
-from gradguard.static.exit_stacks import left_on_stacks
-from gradguard.static.forwards import judge_forwards
-from gradguard.static.frozen_in_training import frozen_in_training
-from gradguard.static.goes_on import goes_on, through_iterations
-from gradguard.static.handed_functions import is_run_by_others
-from gradguard.static.hooks import judge_hook
-from gradguard.static.idle_gradients import idle_gradients
-from gradguard.static.kept_contexts import kept_contexts
-from gradguard.static.keys_given import keys_given
-from gradguard.static.leaf_attributes import leaves_made, never_trained
-from gradguard.static.left_by_errors import left_by_errors
-from gradguard.static.left_out import left_out
-from gradguard.static.live_advantages import live_advantages
-from gradguard.static.live_multipliers import live_multipliers
-from gradguard.static.live_states import live_states
-from gradguard.static.memory import COLLECTING, cleared, is_cut, judge_memory
-from gradguard.static.missing_gradients import missing_gradients, without_gradient
+from gradguard.static.backward.backwards import judge_backward, judge_grad_call
+from gradguard.static.backward.changed_between import changed_between
+from gradguard.static.backward.changed_in_place import changed_in_place
+from gradguard.static.backward.counted_twice import counted_twice
+from gradguard.static.backward.discarded import discarded, dropped_gradients
+from gradguard.static.backward.evaluated_again import evaluated_again
+from gradguard.static.backward.idle_gradients import idle_gradients
+from gradguard.static.backward.missing_gradients import missing_gradients, without_gradient
+from gradguard.static.backward.partly_reset import partly_reset
+from gradguard.static.backward.passed_over import passed_over
+from gradguard.static.backward.replayed_draws import replayed_draws
+from gradguard.static.backward.reset_by_callers import is_reset_by_callers
+from gradguard.static.backward.stepped_between import stepped_between
+from gradguard.static.backward.tied_leaves import tied_leaves
+from gradguard.static.backward.uncalled import uncalled
+from gradguard.static.backward.unguarded import unguarded
+from gradguard.static.backward.unscaled import unscaled
+from gradguard.static.backward.wasted_backwards import wasted_backwards
+from gradguard.static.backward.written_behind import written_behind
+from gradguard.static.evaluation.evaluated_once import evaluated_once
+from gradguard.static.evaluation.frozen_in_training import frozen_in_training
+from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
+from gradguard.static.kept.counted_keys import counted_keys
+from gradguard.static.kept.default_lists import default_lists
+from gradguard.static.kept.emptied_at_end import is_emptied_at_end
+from gradguard.static.kept.emptied_names import emptied_name
+from gradguard.static.kept.exit_stacks import left_on_stacks
+from gradguard.static.kept.hooks import judge_hook
+from gradguard.static.kept.kept_contexts import kept_contexts
+from gradguard.static.kept.keys_given import keys_given
+from gradguard.static.kept.left_by_errors import left_by_errors
+from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
+from gradguard.static.kept.never_reset import never_reset
+from gradguard.static.kept.packed import put_away
+from gradguard.static.kept.random_keys import random_keys
+from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.tensor_keys import tensor_keys
+from gradguard.static.kept.varied_keys import varied_keys
+from gradguard.static.kept.weak_keys import kept_keys
+from gradguard.static.kept.wholes import note_wholes
+from gradguard.static.kept.wrapped_again import wrapped_again
+from gradguard.static.losses.cut_each_step import cut_each_step
+from gradguard.static.losses.detached_starts import detached_starts
+from gradguard.static.losses.drawn import drawn
+from gradguard.static.losses.estimated_early import estimated_early
+from gradguard.static.losses.exchanged_estimators import exchanged
+from gradguard.static.losses.live_advantages import live_advantages
+from gradguard.static.losses.live_multipliers import live_multipliers
+from gradguard.static.losses.moving_targets import moving_targets
+from gradguard.static.losses.never_recorded import never_recorded
+from gradguard.static.losses.normalised_twice import normalised_twice
+from gradguard.static.losses.only_detached import only_detached
+from gradguard.static.losses.overwritten_terms import overwritten_terms
+from gradguard.static.losses.renewed_anchors import renewed_anchors
+from gradguard.static.losses.straight_through import cancelled
+from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
-from gradguard.static.module_inputs import may_get_graphs
-from gradguard.static.moving_targets import moving_targets
-from gradguard.static.never_recorded import never_recorded
-from gradguard.static.never_reset import never_reset
-from gradguard.static.never_unfrozen import never_unfrozen
-from gradguard.static.normalised_twice import normalised_twice
-from gradguard.static.noted import judge_call, judge_construction
-from gradguard.static.objects import is_given
-from gradguard.static.only_detached import only_detached
-from gradguard.static.other_libraries import judge_foreign
-from gradguard.static.overwritten_terms import overwritten_terms
-from gradguard.static.packed import put_away
-from gradguard.static.partly_reset import partly_reset
-from gradguard.static.passed_over import passed_over
-from gradguard.static.paths import is_within
-from gradguard.static.random_keys import random_keys
-from gradguard.static.read_again import is_read_again, is_read_at_its_end
-from gradguard.static.rebound_updates import rebound_updates
-from gradguard.static.renewal import is_renewed
-from gradguard.static.renewed_anchors import renewed_anchors
-from gradguard.static.replaced import replacements
-from gradguard.static.replaced_by_heirs import replaced_by_heirs
-from gradguard.static.replaced_by_methods import replaced_by_methods
-from gradguard.static.replayed_draws import replayed_draws
-from gradguard.static.reset_by_callers import is_reset_by_callers
-from gradguard.static.roots import attaching_roots, graphs, node_of, site_of, wholes
-from gradguard.static.route import handing_on, in_words, route
-from gradguard.static.schedule_lengths import schedule_lengths
-from gradguard.static.set_on_modules import set_on_modules
-from gradguard.static.spent_iterators import spent_iterators
-from gradguard.static.stale_by_methods import stale_by_methods
-from gradguard.static.stale_schedulers import stale_schedulers
-from gradguard.static.stepped_between import stepped_between
-from gradguard.static.straight_through import cancelled
-from gradguard.static.tensor_keys import tensor_keys
-from gradguard.static.tied_by_data import tied_by_data
-from gradguard.static.tied_leaves import tied_leaves
-from gradguard.static.trained_averages import trained_averages
-from gradguard.static.trained_teachers import trained_teachers
-from gradguard.static.uncalled import uncalled
-from gradguard.static.uneven_cuts import uneven_cuts
-from gradguard.static.unfrozen_later import unfrozen_later
-from gradguard.static.unguarded import unguarded
-from gradguard.static.unknown_modules import may_cut
-from gradguard.static.unreached import unreached
-from gradguard.static.unregistered import kept_in_collections, unregistered
-from gradguard.static.unscaled import unscaled
+from gradguard.static.optimizers.broken_ties import broken_ties
+from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
+from gradguard.static.optimizers.left_out import left_out
+from gradguard.static.optimizers.live_states import live_states
+from gradguard.static.optimizers.never_unfrozen import never_unfrozen
+from gradguard.static.optimizers.rebound_updates import rebound_updates
+from gradguard.static.optimizers.replaced import replacements
+from gradguard.static.optimizers.replaced_by_heirs import replaced_by_heirs
+from gradguard.static.optimizers.replaced_by_methods import replaced_by_methods
+from gradguard.static.optimizers.schedule_lengths import schedule_lengths
+from gradguard.static.optimizers.set_on_modules import set_on_modules
+from gradguard.static.optimizers.spent_iterators import spent_iterators
+from gradguard.static.optimizers.stale_by_methods import stale_by_methods
+from gradguard.static.optimizers.stale_schedulers import stale_schedulers
+from gradguard.static.optimizers.tied_by_data import tied_by_data
+from gradguard.static.optimizers.trained_averages import trained_averages
+from gradguard.static.optimizers.trained_teachers import trained_teachers
+from gradguard.static.optimizers.unfrozen_later import unfrozen_later
+from gradguard.static.optimizers.unreached import unreached
+from gradguard.static.optimizers.unregistered import kept_in_collections, unregistered
+from gradguard.static.optimizers.without_optimizer import made_with_parameters, without_optimizer
+from gradguard.static.optimizers.zero_factors import zero_factors
+from gradguard.static.program.handed_functions import is_run_by_others
+from gradguard.static.program.objects import is_given
+from gradguard.static.program.paths import is_within
+from gradguard.static.program.unknown_modules import may_cut
+from gradguard.static.reading import counts, phases
+from gradguard.static.reading.adds_nothing import (
+    each_in_its_slot,
+    is_forward_pass,
+    is_one_object,
+    is_over_few,
+    was_there,
+)
+from gradguard.static.reading.autograd_functions import kept_outputs
+from gradguard.static.reading.forwards import judge_forwards
+from gradguard.static.reading.goes_on import goes_on, through_iterations
+from gradguard.static.reading.module_inputs import may_get_graphs
+from gradguard.static.reading.noted import judge_call, judge_construction
+from gradguard.static.reading.other_libraries import judge_foreign
+from gradguard.static.reading.renewal import is_renewed
+from gradguard.static.reading.roots import attaching_roots, graphs, node_of, site_of, wholes
+from gradguard.static.reading.route import handing_on, in_words, route
 from gradguard.static.values import Kind, Root, Roots, Source, Value
-from gradguard.static.varied_keys import varied_keys
-from gradguard.static.wasted_backwards import wasted_backwards
-from gradguard.static.weak_keys import kept_keys
-from gradguard.static.wholes import note_wholes
-from gradguard.static.without_optimizer import made_with_parameters, without_optimizer
-from gradguard.static.wrapped_again import wrapped_again
-from gradguard.static.written_behind import written_behind
-from gradguard.static.zero_factors import zero_factors
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from gradguard.findings import CheckResult, FileError, Finding
 from gradguard.static.asked import Asked, Change, affected
-from gradguard.static.imports import common_folder, entries, is_marked
-from gradguard.static.texts import Texts, imported_names
-from gradguard.static.traits import UNREADABLE, Traits, look
+from gradguard.static.files.texts import Texts, imported_names
+from gradguard.static.files.traits import UNREADABLE, Traits, look
+from gradguard.static.program.imports import common_folder, entries, is_marked
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from gradguard.static.events import (
     TrainingMode,
     ZeroGrad,
 )
+from gradguard.static.fixes.line_edits import under
 from gradguard.static.knowledge import EVALUATION_FUNCTION
-from gradguard.static.line_edits import under
 from gradguard.static.mistakes import (
     BrokenTie,
     CachedCall,

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gradguard.findings import FileError
 from gradguard.static import knowledge as k
-from gradguard.static import names_told
 from gradguard.static import tree as t
 from gradguard.static.asked import Questions
-from gradguard.static.classes import Class
 from gradguard.static.faults import fault
-from gradguard.static.functions import FunctionRef
-from gradguard.static.gate import SourceError
-from gradguard.static.imports import Imports
+from gradguard.static.files.gate import SourceError
+from gradguard.static.files.outline import SCRIPT, Outline
+from gradguard.static.files.texts import Texts
 from gradguard.static.memo import Remembers, cached_property
-from gradguard.static.outline import SCRIPT, Outline
-from gradguard.static.passed import Passed
-from gradguard.static.paths import is_part
+from gradguard.static.program import names_told
+from gradguard.static.program.classes import Class
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.imports import Imports
+from gradguard.static.program.passed import Passed
+from gradguard.static.program.paths import is_part
+from gradguard.static.program.survey import Survey
+from gradguard.static.program.without_grad import WithoutGrad
 from gradguard.static.screen import Selection, calling
 from gradguard.static.source import Chunk, Source, from_bytes, read
-from gradguard.static.survey import Survey
-from gradguard.static.texts import Texts
 from gradguard.static.values import Kind, Value, is_blank
-from gradguard.static.without_grad import WithoutGrad
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -269,8 +269,8 @@ class Module(Remembers):
         return [value for target, value in pairs if t.path_of(target) == name]
 
     def _variable(self, name: str) -> Value:
-        from gradguard.static.handed import registered
-        from gradguard.static.places import kind_of
+        from gradguard.static.program.handed import registered
+        from gradguard.static.reading.places import kind_of
 
         for extent in self.outline.variables[name][:3]:
             chunk = self.source.chunk(extent)
@@ -447,7 +447,7 @@ class Project:
 
     def wrapper(self, ref: FunctionRef) -> FunctionRef | None:
         """What runs in place of a function because of its decorators, where that matters."""
-        from gradguard.static.decorated import wrapper_of
+        from gradguard.static.program.decorated import wrapper_of
 
         if ref.define not in self._wrappers:
             self._wrappers[ref.define] = None

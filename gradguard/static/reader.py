@@ -15,9 +15,9 @@ from gradguard.findings import FileError, Finding
 from gradguard.static import source as sources
 from gradguard.static.discover import shown
 from gradguard.static.faults import fault
-from gradguard.static.gate import SourceError
+from gradguard.static.files.gate import SourceError
+from gradguard.static.files.outline import SCRIPT, Extent, Outline
 from gradguard.static.last_run import Part, Reading
-from gradguard.static.outline import SCRIPT, Extent, Outline
 from gradguard.static.project import Module, Project
 from gradguard.static.screen import Screen, Selection, everything
 from gradguard.static.source import Source

@@ -14,10 +14,10 @@ from functools import cache
 
 from gradguard.catalogue import Rule
 from gradguard.signs import BOUND, CHANGED, LOOP, TRAINING, Sign, Signs
-from gradguard.static.layout import Key
-from gradguard.static.layout import functions as layout
-from gradguard.static.outline import Extent
-from gradguard.static.prose import without_prose
+from gradguard.static.files.layout import Key
+from gradguard.static.files.layout import functions as layout
+from gradguard.static.files.outline import Extent
+from gradguard.static.files.prose import without_prose
 from gradguard.static.source import Source
 
 _FIRST_BINDING = re.compile(rb"\bself\.\w+\s*(?::[^=\n]+)?=(?!=)")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, cast
 
 from gradguard.editing import split_lines
 from gradguard.findings import Edit, FileError, Related, Span
-from gradguard.static.gate import SourceError, parsed, problem_of
+from gradguard.static.files.gate import SourceError, parsed, problem_of
+from gradguard.static.files.notebooks import as_python, code_cells, has_magic
+from gradguard.static.files.outline import Extent, Outline, extent_of, outline_of
+from gradguard.static.files.prose import without_prose
 from gradguard.static.memo import Remembers, cached_property, memo_of
-from gradguard.static.notebooks import as_python, code_cells, has_magic
-from gradguard.static.outline import Extent, Outline, extent_of, outline_of
-from gradguard.static.prose import without_prose
 
 if TYPE_CHECKING:
     from gradguard.static.build import Piece, Tree

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from gradguard.findings import Confidence, Related
 from gradguard.static import tree as t
-from gradguard.static.edits import one_line
 from gradguard.static.events import LONG_LOOP, Event, Loop, Mode
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.knowledge import LOSS_NAME, MOVING_METHODS, REARRANGING, SPLITTING
-from gradguard.static.mapped import is_of_each
-from gradguard.static.names import PARAMETERS, attributes_of, in_method
-from gradguard.static.saved import saves_nothing
-from gradguard.static.scalars import bound_to
+from gradguard.static.program.mapped import is_of_each
+from gradguard.static.program.names import PARAMETERS, attributes_of, in_method
+from gradguard.static.reading.saved import saves_nothing
+from gradguard.static.reading.scalars import bound_to
 from gradguard.static.source import Site
 from gradguard.static.values import Held, Kind, Source, Value, node_within
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 
-from gradguard.static.kinship import nearest_base
+from gradguard.static.program.kinship import nearest_base
 
 _T = TypeVar("_T")
 

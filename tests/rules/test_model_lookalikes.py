@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradguard.findings import Confidence
-from gradguard.static.model_lookalikes import _INTERFACE
+from gradguard.static.reading.model_lookalikes import _INTERFACE
 from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG301"

@@ -13,7 +13,7 @@ import pytest
 from gradguard.config import Settings
 from gradguard.findings import FileError
 from gradguard.static.discover import Discovery, discover, is_excluded, shown
-from gradguard.static.patterns import ignored_codes
+from gradguard.static.files.patterns import ignored_codes
 
 
 def create(folder: Path, *names: str, **texts: str) -> None:

@@ -448,7 +448,7 @@ def test_what_empties_a_collection_is_looked_for_only_where_a_rule_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It means to search all files: not for what holds nothing that a rule is about, nor for a callee's own stores."""
-    from gradguard.static import memory
+    from gradguard.static.kept import memory
 
     asked: list[str] = []
     cleared = memory.cleared

@@ -13,7 +13,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Severity
 from gradguard.signs import FORWARD, KEEPS_MORE, sign
 from gradguard.static import screen
-from gradguard.static.outline import SCRIPT
+from gradguard.static.files.outline import SCRIPT
 from gradguard.static.screen import Screen, calling, everything
 from gradguard.static.source import Source
 

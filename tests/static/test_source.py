@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gradguard.static.gate import SourceError
+from gradguard.static.files.gate import SourceError
 from gradguard.static.source import Site, Source, from_bytes
 from gradguard.static.tree import Assign
 

@@ -1,0 +1,1 @@
+"""Modes of evaluation and of training, and what an evaluation leaves behind."""

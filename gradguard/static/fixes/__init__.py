@@ -1,0 +1,1 @@
+"""The edits that findings offer, and their words."""

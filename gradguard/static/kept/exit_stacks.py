@@ -1,0 +1,118 @@
+"""Contexts that an ``ExitStack`` leaves: what a loop enters on one from outside of it stays till the stack ends.
+
+So does what a call is given that the stack is to make then: ``stack.callback(write, output)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.kept.same_again import binds_anew, loop_of_same
+from gradguard.static.mistakes import LeftOnStack
+from gradguard.static.model import HookRegistration, Loop
+from gradguard.static.values import Kind
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_STACKS = ("ExitStack", "AsyncExitStack")
+_ENTERING = ("enter_context", "enter_async_context")
+_ADDING = (*_ENTERING, "callback", "push")
+
+
+def entered_on(flow: Flow, context: t.Expr) -> str | None:
+    """The variable with the stack of this function that leaves a context: ``stack.enter_context(capture(layer))``."""
+    for call in flow.ref.calls:
+        if call.name in _ENTERING and call.args and call.args[0].value is context:
+            return _stack(flow, call)
+    return None
+
+
+def removing(flow: Flow, removals: list[t.Call]) -> str | None:
+    """The one with the stack that does all that removes hooks here: ``stack.callback(handle.remove)``."""
+    stacks = {_stack(flow, call) if call.name == "callback" else None for call in removals}
+    return stacks.pop() if len(stacks) == 1 else None
+
+
+def is_left_in_time(hook: HookRegistration) -> bool:
+    """Whether the stack that removes a hook may do so in the iteration: it is made there, or used for more."""
+    loop = hook.repeats.site.node if hook.repeats is not None else None
+    return loop is None or (hook.stack is not None and _is_used_for_more(loop, hook.stack))
+
+
+def _is_used_for_more(body: object, stack: str) -> bool:
+    """Whether some statements make a stack, leave it, or hand it on."""
+    nodes = list(t.walk(body))
+    adding = {
+        c.func.value for c in nodes if isinstance(c, t.Call) and isinstance(c.func, t.Attribute) and c.name in _ADDING
+    }
+    return any(isinstance(node, t.Name) and node.id == stack and node not in adding for node in nodes)
+
+
+def _stack(flow: Flow, call: t.Call) -> str | None:
+    """The variable on whose stack a call puts something, if this function makes that."""
+    name = call.func.value if isinstance(call.func, t.Attribute) else None
+    if not isinstance(name, t.Name):
+        return None
+    made: list[tuple[t.Expr, t.Expr]] = []
+    for stmt in flow.ref.define.statements:
+        if isinstance(stmt, t.With):
+            made += [(target, context) for context, target in stmt.items if target is not None]
+        elif isinstance(stmt, t.Assign):
+            made += [(target, stmt.value) for target in stmt.targets]
+    bound = [value for target, value in made if isinstance(target, t.Name) and target.id == name.id]
+    is_stack = all(isinstance(value, t.Call) and value.name in _STACKS for value in bound)
+    return name.id if bound and is_stack else None
+
+
+def left_on_stacks(flow: Flow) -> Iterator[LeftOnStack]:
+    """The calls that leave a tensor with a stack in each iteration of a loop within its block."""
+    for call in flow.ref.calls:
+        stack = (_stack(flow, call) or _given_stack(flow, call)) if call.name in _ADDING and call.args else None
+        tensor = next((arg for arg in _kept(flow, call) if _is_tensor(flow, arg)), None) if stack is not None else None
+        loop = loop_of_same(flow, call, (stack,)) if stack is not None and tensor is not None else None
+        if loop is None or tensor is None or not _is_of_all_steps(loop, stack or ""):
+            continue
+        if not _is_used_for_more(_round(flow, loop), stack or ""):
+            yield LeftOnStack(flow.site(call), stack or "", flow.site(tensor))
+
+
+def _is_of_all_steps(loop: Loop, stack: str) -> bool:
+    """Whether a stack lasts for more than the batches of one epoch."""
+    around = list(loop.around())
+    return not any(binds_anew(each, stack) for each in around) and (len(around) > 1 or not loop.over_loader)
+
+
+def _given_stack(flow: Flow, call: t.Call) -> str | None:
+    """A parameter that is declared as a stack."""
+    name = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
+    hints = (param.annotation for param in flow.ref.define.params if param.name == name)
+    return name if any(hint is not None and (t.path_of(hint) or "").endswith(_STACKS) for hint in hints) else None
+
+
+def _round(flow: Flow, loop: Loop) -> object:
+    """What runs in each iteration: of the loop itself, or of the function that a loop elsewhere calls."""
+    return loop.site.node if any(loop is each for each in flow.facts.loops) else flow.ref.define.body
+
+
+def _kept(flow: Flow, call: t.Call) -> Iterator[t.Expr]:
+    """What a stack keeps of what it is given; a lambda sees its variables as they are when it runs."""
+    args = [arg.value for arg in call.args]
+    if call.name == "callback":
+        yield from args
+    made = args[0]
+    if isinstance(made, t.Call) and flow.module.value_of(made.func).ref == "functools.partial":
+        yield from (arg.value for arg in made.args[1:])
+
+
+def _is_tensor(flow: Flow, value: t.Expr) -> bool:
+    """Whether a variable has a tensor, or what a module gave; what is computed of one in the call is one too."""
+    while isinstance(value, t.Call) and isinstance(value.func, t.Attribute) and value.func.name in _KEEPING:
+        value = value.func.value
+    path = t.path_of(value) if isinstance(value, t.Name | t.Attribute) else None
+    return path is not None and flow.read(flow.canonical(path), flow.final).kind in (Kind.TENSOR, Kind.OUTPUT)
+
+
+_KEEPING = frozenset("detach clone cpu cuda to float half contiguous".split())

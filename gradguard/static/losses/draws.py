@@ -1,0 +1,161 @@
+"""What a function draws of a distribution that is computed, itself or by a callee, and the variables that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradguard.static import tree as t
+from gradguard.static.optimizers.trained_apart import cut
+from gradguard.static.program.functions_called import functions_called
+from gradguard.static.program.origins import origins
+from gradguard.static.reading.route import handing_on
+from gradguard.static.source import Site
+from gradguard.static.values import NONE, Roots
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+# Those of torch.distributions that have `rsample`.
+_REPARAMETRIZED = frozenset(
+    "Normal MultivariateNormal LowRankMultivariateNormal LogNormal HalfNormal Independent TransformedDistribution "
+    "Laplace Beta Dirichlet Gamma Uniform StudentT Gumbel Cauchy HalfCauchy Exponential Kumaraswamy Weibull Pareto "
+    "Chi2 FisherSnedecor LogisticNormal RelaxedBernoulli RelaxedOneHotCategorical".split()
+)
+_NAMES = frozenset(("sample", "sample_n", "normal"))
+_DRAWS = (".sample(", ".sample_n(", "torch.normal(")
+
+
+class Draw(NamedTuple):
+    """Something is drawn in an expression.
+
+    Args:
+        node: the call that draws it, or the one of a function that does.
+        site: where it is drawn.
+        of: what the distribution is computed of, as the function of the call has it.
+        place: which element of the result it is; None where it is the whole.
+    """
+
+    node: t.Call
+    site: Site
+    of: tuple[t.Expr, ...]
+    place: int | None = None
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it has a graph, and its gradient is zero: ``torch.normal``."""
+        call = self.site.node
+        return isinstance(call, t.Call) and call.name == "normal"
+
+
+def draws(flow: Flow) -> Iterator[Draw]:
+    """What is drawn in a function, or by one that it calls, where a graph is recorded."""
+    hidden: set[t.Node] | None = None
+    for node in flow.ref.calls if _may_draw(flow) else ():
+        found = [*_drawn_here(flow, node), *_drawn_by_callees(flow, node)]
+        if found and hidden is None:
+            hidden = set(cut(flow.ref.define))
+        if hidden is None or node not in hidden:
+            yield from found
+
+
+def _may_draw(flow: Flow) -> bool:
+    """Whether its file draws, or the function asks how probable something is, that a method of another file draws."""
+    text = flow.module.source.text
+    if any(word in text for word in _DRAWS):
+        return True
+    return any("log_p" in name or "logp" in name for name in flow.ref.mentioned)
+
+
+def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
+    """``Normal(mean, std).sample()``, ``torch.normal(mean, std)``, whose gradient is zero."""
+    func = call.func
+    if not isinstance(func, t.Attribute) or func.name not in _NAMES or _is_for_evaluation(flow):
+        return
+    if func.name == "normal" and t.path_of(func) == "torch.normal":
+        yield Draw(call, flow.site(call), tuple(arg.value for arg in call.args[:2]))
+    elif func.name != "normal":
+        made = [each.expr for each in origins(flow, func.value)]
+        if made and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made):
+            yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)))
+
+
+def _is_for_evaluation(flow: Flow) -> bool:
+    """Whether a function knows another way to draw, or does not do so in training."""
+    ways = (node for node in flow.ref.define.nodes if isinstance(node, t.Attribute))
+    return any(node.name in ("rsample", "randn_like", "training") for node in ways)
+
+
+def _drawn_by_callees(flow: Flow, call: t.Call) -> Iterator[Draw]:
+    """What a function of the program draws, and returns."""
+    for ref in functions_called(flow, call):
+        callee = flow.project.flow(ref) if any(node.name in _NAMES for node in ref.calls) else None
+        if callee is not None:
+            given = (*(arg.value for arg in call.args), call)
+            yield from (draw._replace(node=call, of=given) for draw in _returned(callee))
+
+
+def _returned(flow: Flow) -> Iterator[Draw]:
+    """What a function draws itself and returns."""
+    hidden = set(cut(flow.ref.define))
+    for draw in (draw for node in flow.ref.calls if node not in hidden for draw in _drawn_here(flow, node)):
+        if not computed_by(flow, draw):
+            continue
+        names = names_of(flow, draw)
+        yield from (draw._replace(place=place) for place in _places(flow.ref.define, draw, names))
+
+
+def _places(define: t.Define, draw: Draw, names: frozenset[str]) -> Iterator[int | None]:
+    """Which elements of what a function returns are drawn; None for the whole."""
+    for stmt in define.statements:
+        value = stmt.value if isinstance(stmt, t.Return) else None
+        if isinstance(value, t.Display):
+            yield from (place for place, item in enumerate(value.items) if is_of(item, draw, names))
+        elif value is not None and is_of(value, draw, names):
+            yield None
+
+
+def names_of(flow: Flow, draw: Draw) -> frozenset[str]:
+    """The variables that have what is drawn, or what is computed of it; no probability, and nothing a module gives."""
+    names: set[str] = set()
+    runs = {forward.site.node for forward in flow.facts.forwards}
+    bound = [(stmt.targets, stmt.value) for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign)]
+    more = True
+    while more:
+        found = {path for targets, value in bound for path in _named(targets, value, draw, frozenset(names), runs)}
+        more = not found <= names
+        names |= found
+    return frozenset(names)
+
+
+def _named(targets: list[t.Expr], value: t.Expr, draw: Draw, names: frozenset[str], runs: set[t.Node]) -> Iterator[str]:
+    """What an assignment binds to something that is drawn."""
+    for target, each in t.pairs(targets, value):
+        if each is draw.node and draw.place is not None:
+            items = target.items if isinstance(target, t.Display) else []
+            single = items[draw.place : draw.place + 1]
+        else:
+            single = [target] if each not in runs and is_of(each, draw, names) else []
+        yield from (path for item in single if (path := t.path_of(item)) is not None)
+
+
+def is_of(expr: t.Expr, draw: Draw, names: frozenset[str]) -> bool:
+    """Whether an expression has what is drawn in it, and not only how probable that is."""
+    scored = {part for node in t.walk(expr) if _is_probability(node) for part in t.walk(node)}
+    parts = [node for node in t.walk(expr) if node not in scored]
+    return any(node is draw.node or path_in(node) in names for node in parts)
+
+
+def _is_probability(node: t.Node) -> bool:
+    return isinstance(node, t.Call) and node.name in ("log_prob", "kl_divergence", "entropy", "cdf")
+
+
+def path_in(node: t.Node) -> str | None:
+    return t.path_of(node) if isinstance(node, t.Name | t.Attribute) else None
+
+
+def computed_by(flow: Flow, draw: Draw) -> Roots:
+    """The graphs of what the distribution is computed of; none of a constant."""
+    parts = (part for expr in draw.of for part in handing_on(flow, expr))
+    paths = {path for part in parts if (path := path_in(part)) is not None}
+    return NONE.union(*(flow.read(flow.canonical(path), flow.final).roots for path in paths))

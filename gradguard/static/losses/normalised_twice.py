@@ -1,0 +1,185 @@
+"""Losses that are trained, and given what is normalised already, or what is not and should be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.losses.normalised import Result, results
+from gradguard.static.mistakes import NormalisedTwice
+from gradguard.static.model import Mode
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.made_objects import Place, callers, makers, named_in
+from gradguard.static.program.reaching import bound_at, levels_of
+from gradguard.static.source import Site
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+    from gradguard.static.program.classes import Class
+
+_LOSSES = {
+    "cross_entropy": "cross_entropy", "CrossEntropyLoss": "cross_entropy",
+    "binary_cross_entropy_with_logits": "bce", "BCEWithLogitsLoss": "bce",
+    "nll_loss": "nll", "NLLLoss": "nll", "kl_div": "kl", "KLDivLoss": "kl", "ctc_loss": "ctc", "CTCLoss": "ctc",
+}  # fmt: skip
+_WRONG = {
+    "cross_entropy": ("softmax", "sigmoid"),
+    "bce": ("softmax", "sigmoid"),
+    "nll": ("softmax", "sigmoid", "raw"),
+    "ctc": ("softmax", "sigmoid", "raw"),
+    "kl": ("softmax",),
+}
+_PACKAGES = ("torch", "torch.nn", "torch.nn.functional", "torch.nn.modules.loss")
+_MAY_BE_LOSS = re.compile(r"loss|crit|entropy|objective|(?:^|_|\.)(?:ce|bce|nll|kl|kld|ctc)(?:$|_|\d)", re.I)
+_LOSS_CLASS = re.compile("Loss|Criterion")
+_MAX_CALLS = 2
+
+
+def normalised_twice(flow: Flow) -> Iterator[NormalisedTwice]:
+    """The calls of losses that take something else than they are given, on every way."""
+    if flow.facts.is_test or flow.facts.entry_mode is Mode.OFF:
+        return
+    place = Place(flow.module, flow.ref)
+    for call in flow.ref.calls:
+        given = call.argument("input", 0) if call.args and not call.args[0].star else None
+        if given is None or not _may_be_loss(place, call):
+            continue
+        if not _is_backpropagated(flow.ref, call, 0):
+            continue
+        ways = [way for way in _ways(flow.ref, call, results(place, given)) if all(each.kind for each in way)]
+        losses = _losses(place, call) if ways else []
+        wrong = [way for way in ways if all(each.kind in _WRONG[loss] for loss in losses for each in way)]
+        if losses and wrong:
+            yield NormalisedTwice(flow.site(call), losses[0], wrong[0][0].kind, _site(wrong[0][0]))
+
+
+def _ways(ref: FunctionRef, call: t.Call, found: list[Result]) -> list[list[Result]]:
+    """What a loss may be given: each model for itself, unless it may be asked before which one it is."""
+    models = {each.given_by.define: each.given_by for each in found if each.given_by is not None}
+    asked = any(isinstance(block[place], t.If) for block, place in levels_of(ref.define.body, call))
+    if asked or not models or any(isinstance(stmt, t.Match) for stmt in ref.define.statements):
+        return [found] if found else []
+    return [[each for each in found if each.given_by in (None, model)] for model in models.values()]
+
+
+def _site(result: Result) -> Site | None:
+    ref = result.place.ref
+    return Site(ref.chunk, result.node) if ref is not None else None
+
+
+def _may_be_loss(place: Place, call: t.Call) -> bool:
+    """Whether a call may be of a loss, without a look at other files."""
+    if isinstance(call.func, t.Call):
+        return call.func.name in _LOSSES
+    path = t.path_of(call.func)
+    if path is None:
+        return False
+    if call.name in _LOSSES:
+        return True
+    ref = place.ref
+    bound = ref.assigned.get(path, []) if ref is not None else []
+    owner = ref.owner if ref is not None and path.startswith("self.") else None
+    bound = [*bound, *(value for cls in owner.lineage() for _, value in cls.assigned(path[5:]))] if owner else bound
+    made = (node.name in _LOSSES for value in bound for node in t.walk(value) if isinstance(node, t.Call))
+    return any(made) or (len(call.args) > 1 and _MAY_BE_LOSS.search(path) is not None)
+
+
+def _losses(place: Place, call: t.Call) -> list[str]:
+    """Which loss is called, on each way; none if it may be another one (reads other files)."""
+    named = named_in(place, call.func)
+    if isinstance(named, str):
+        every = [named]
+    else:
+        made = makers(place, call.func)
+        every = [each.of for each in made if isinstance(each.of, str)]
+        every = every if len(every) == len(made) else []
+    known = [_LOSSES.get(name.rpartition(".")[2], "") for name in every if name.rpartition(".")[0] in _PACKAGES]
+    return known if len(known) == len(every) and "" not in known else []
+
+
+def _is_backpropagated(ref: FunctionRef, call: t.Call, depth: int) -> bool:
+    """Whether a backward is run of what a call gives: here, by a caller (reads other files), or by a framework."""
+    names = _made_of(ref, call)
+    backwards = (each for each in ref.calls if each.name.endswith("backward") and each is not call)
+    if any(_gets(ref, each, call, names) for each in backwards):
+        return not _is_attack(ref)
+    returned = [stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return)]
+    if depth >= _MAX_CALLS or not any(value is not None and _gets(ref, value, call, names) for value in returned):
+        return False
+    if ref.define.name == "training_step" and ref.owner is not None and ref.owner.framework_methods:
+        return True
+    if ref.define.name == "forward" and ref.owner is not None and _is_loss(ref.owner):
+        return True  # others train with it, wherever they are
+    found = ((place, each) for place, each in callers(ref) if place.ref is not None)
+    return any(place.ref is not None and _is_backpropagated(place.ref, each, depth + 1) for place, each in found)
+
+
+def _is_loss(owner: Class) -> bool:
+    return owner.is_module and _LOSS_CLASS.search(owner.name) is not None
+
+
+def _is_attack(ref: FunctionRef) -> bool:
+    """Whether gradients are read, and no step is taken: an adversarial example, a map of what matters."""
+    reads = any(isinstance(node, t.Attribute) and node.name == "grad" for node in ref.define.nodes)
+    return reads and all(call.name != "step" for call in ref.calls)
+
+
+def _gets(ref: FunctionRef, expr: t.Expr, call: t.Call, names: set[str]) -> bool:
+    """Whether an expression has it where it stands, also by names that are bound to something else elsewhere."""
+    for node in _with_graph(expr):
+        if node is call:
+            return True
+        path = _path(node)
+        if path is not None and path in names:
+            bound = bound_at(ref.define, node, path)
+            if not bound or any(each.value is None or _has(each.value, call, names) for each in bound):
+                return True
+    return False
+
+
+def _made_of(ref: FunctionRef, call: t.Call) -> set[str]:
+    """The paths of what is computed of the result of a call."""
+    names = set[str]()
+    while True:
+        more = set[str]()
+        for stmt in ref.define.statements:
+            value = stmt.value if isinstance(stmt, t.Assign | t.Augment | t.Evaluate) else None
+            if value is not None and _has(value, call, names):
+                more.update(_bound_by(stmt))
+        if more <= names:
+            return names
+        names |= more
+
+
+def _bound_by(stmt: t.Stmt) -> Iterator[str]:
+    """The paths that a statement binds, or that of the list that ``losses.append(loss)`` makes longer."""
+    if isinstance(stmt, t.Assign):
+        found: list[t.Expr] = [each for target in stmt.targets for each in t.names_in(target)]
+    else:
+        func = stmt.value.func if isinstance(stmt, t.Evaluate) and isinstance(stmt.value, t.Call) else None
+        is_longer = isinstance(func, t.Attribute) and func.name == "append"
+        found = [func.value] if is_longer and isinstance(func, t.Attribute) else []
+        found = [stmt.target] if isinstance(stmt, t.Augment) else found
+    yield from (path for each in found if (path := t.path_of(each)) is not None)
+
+
+def _has(expr: t.Expr, call: t.Call, names: set[str]) -> bool:
+    """Whether an expression has in it what a call gives, with its graph."""
+    return any(node is call or _path(node) in names for node in _with_graph(expr))
+
+
+def _with_graph(expr: t.Expr) -> Iterator[t.Node]:
+    cut = {node for each in t.walk(expr) if _is_cut(each) for node in t.walk(each)}
+    yield from (node for node in t.walk(expr) if node not in cut)
+
+
+def _is_cut(node: t.Node) -> bool:
+    """``loss.item()``, ``loss.detach()``."""
+    func = node.func if isinstance(node, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name in ("item", "detach", "tolist")
+
+
+def _path(node: t.Node) -> str | None:
+    return t.path_of(node) if isinstance(node, t.Name | t.Attribute | t.Subscript) else None
