@@ -44,8 +44,9 @@ _PROBABLE = sign(
 _DIFFERENCE = sign(
     "-", pattern=r"-\s*(?:\w+\.)*(?i:\w*_)?(?i:v|vs|vf|values?|vals?|statevalues?|baselines?|critic\w*)\b", own=True
 )  # fmt: skip
+_COMPARED = sign("mse_loss", "smooth_l1_loss", own=True)
 
-rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _DIFFERENCE),))
+rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _DIFFERENCE), (_PROBABLE, _COMPARED)))
 
 
 @rule.in_source

@@ -119,6 +119,12 @@ class Loop(Remembers):
         """Every node of its source."""
         return frozenset(t.walk(self.site.node))
 
+    def has(self, node: t.Node | None) -> bool:
+        """Whether a node stands in it; the call of a property stands where that is read, ``model.opacity``."""
+        if isinstance(node, t.Call) and node.origin is not None and node.origin is node.func.origin:
+            return node.func in self.nodes
+        return node in self.nodes
+
     @property
     def is_long(self) -> bool:
         """It runs many times, as far as can be seen: it is not left early, nor counts up to a small number."""

@@ -28,6 +28,17 @@ VALUE_LOSS = "value_loss = F.mse_loss(values, returns)"
 SUM = "loss = policy_loss + 0.5 * value_loss"
 
 FLAGGED = {
+    "a value by another name": """
+        class Tours:
+            def step(self, batch):
+                self.optim.zero_grad()
+                tour, guess, log_probs, _ = self.model(batch)
+                reward = self.length(batch, tour)
+                first = ((reward - guess) * log_probs).mean()  # !
+                second = F.mse_loss(reward, guess)
+                (first + second).backward()
+                self.optim.step()
+    """,
     "a difference with a name": update(
         "advantages = returns - values",
         "policy_loss = -(log_probs * advantages).mean()  # !",
@@ -94,6 +105,28 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "a baseline that another loss trains": """
+        class Tours:
+            def step(self, batch):
+                self.optim.zero_grad()
+                tour, guess, log_probs, aim = self.model(batch)
+                reward = self.length(batch, tour)
+                first = ((reward - guess) * log_probs).mean()
+                second = F.mse_loss(aim, reward)
+                (first + second).backward()
+                self.optim.step()
+    """,
+    "a value by another name, detached": """
+        class Tours:
+            def step(self, batch):
+                self.optim.zero_grad()
+                tour, guess, log_probs, _ = self.model(batch)
+                reward = self.length(batch, tour)
+                first = ((reward - guess.detach()) * log_probs).mean()
+                second = F.mse_loss(reward, guess)
+                (first + second).backward()
+                self.optim.step()
+    """,
     "detached": update(
         "advantages = returns - values",
         "policy_loss = -(log_probs * advantages.detach()).mean()",

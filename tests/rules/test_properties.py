@@ -190,3 +190,40 @@ def test_a_setter_that_goes_on_with_the_graph(update: str) -> None:
 )
 def test_a_setter_that_cuts_it(snippet: str) -> None:
     assert_clean(snippet)
+
+
+SPLATS = """
+        class Splats:
+            def __init__(self, n):
+                self._opacity = nn.Parameter(torch.rand(n, 1))
+
+            @property
+            def opacity(self):
+                return torch.sigmoid(self._opacity)
+
+        def fit(target, steps):
+            splats = Splats(512)
+            optimizer = torch.optim.Adam([splats._opacity])
+            for _ in range(steps):
+                loss = (splats.opacity - target).abs().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        SPLATS,
+        twin(SPLATS, ("loss = (splats.opacity - target)", "now = splats.opacity\n                loss = (now - target)")),
+        twin(SPLATS, ("abs().mean()", "abs().mean() + splats.opacity.mean()")),
+    ],
+)
+def test_what_a_property_gives_is_made_where_it_is_read(snippet: str) -> None:
+    assert_clean(snippet, "GG203")
+
+
+def test_what_a_property_gave_before_the_loop_is_gone() -> None:
+    made = twin(SPLATS, ("for _ in", "now = splats.opacity\n            for _ in"), ("(splats.opacity -", "(now -"))
+    assert_flagged(made.replace("loss.backward()", "loss.backward()  # !"), "GG203")

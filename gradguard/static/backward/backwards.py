@@ -272,7 +272,7 @@ def _in_same_iteration(root: Root, backward: Backward) -> bool:
 
 
 def _lies_in(root: Root, loop: Loop) -> bool:
-    return node_of(root.key) in loop.nodes
+    return loop.has(node_of(root.key))
 
 
 def _cut_at(flow: Flow, backward: Backward | GradCall) -> Site | None:
@@ -290,7 +290,6 @@ def _of_loop(root: Root, loop: Loop) -> bool:
 
 def _made_in(loop: Loop, value: Value) -> bool:
     """Whether the whole graph of a value is made inside one iteration, as far as it was seen."""
-    inside = loop.nodes
     runs = {run.site.node for run in loop.forwards}
     fresh = False
     sources = {root.source for root in value.reach}
@@ -299,7 +298,7 @@ def _made_in(loop: Loop, value: Value) -> bool:
     for root in value.reach:
         if root.source in (Source.GRAPH, Source.CALL, Source.LOSS):
             node = node_of(root.key)
-            if node not in inside:
+            if not loop.has(node):
                 return False
             fresh = fresh or root.source in (Source.GRAPH, Source.LOSS) or node in runs
         elif root.source is Source.PLACE:

@@ -77,7 +77,7 @@ def _given(ref: FunctionRef, caller: FunctionRef, name: str) -> Iterator[str]:
 def _is_leaf(ref: FunctionRef, name: str) -> bool:
     """Whether a function makes a variable, and has it want a gradient."""
     bound = ref.assigned.get(name, [])
-    if not bound or not all(isinstance(value, t.Call) for value in bound):
+    if not bound or not all(isinstance(value, t.Call | t.Operation) for value in bound):
         return False
     made = (node for value in bound for node in t.walk(value) if isinstance(node, t.Call))
     if any(call.is_true(_WANTS) or call.name == f"{_WANTS}_" for call in made):

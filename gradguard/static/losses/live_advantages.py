@@ -35,7 +35,7 @@ def live_advantages(flow: Flow) -> Iterator[LiveAdvantage]:
 
 
 def _weighted(flow: Flow) -> Iterator[LiveAdvantage]:
-    trained = [side for _, side in _trained_values(flow)]
+    trained = list(_trained_values(flow))
     for node in flow.ref.define.nodes if trained or flow.facts.forwards else ():
         for advantage in _factors(flow, node):
             value = _value_of(flow, advantage, trained)
@@ -186,15 +186,21 @@ def _plain(expr: t.Expr) -> t.Expr:
     return _plain(expr.operands[0]) if is_minus else expr  # type: ignore[attr-defined]
 
 
-def _value_of(flow: Flow, advantage: t.Expr, trained: Sequence[t.Expr]) -> t.Expr | None:
-    """The value, with its graph, that is taken away from a return: ``values`` of ``returns - values``."""
+def _value_of(flow: Flow, advantage: t.Expr, trained: Sequence[tuple[t.Node, t.Expr]]) -> t.Expr | None:
+    """The value, with its graph, that is taken away from a return: ``values`` of ``returns - values``.
+
+    Args:
+        trained: the losses that compare values with returns, each with a side of it.
+    """
     difference = _difference(flow, unshaped(advantage))
     if difference is None or _is_cut(flow, advantage):
         return None
     value = unshaped(difference[1])
-    if any(cuts(flow, part) for each in difference for part in t.walk(each)) or not _may_be_value(value):
+    if any(cuts(flow, part) for each in difference for part in t.walk(each)):
         return None
-    paths = {t.path_of(each) for each in trained} - {None}
+    if not _may_be_value(value) and not (_are_compared(difference, trained) and runs_of(flow, value)):
+        return None
+    paths = {t.path_of(each) for _, each in trained} - {None}
     bound = flow.ref.assigned.get(t.path_of(value) or "", [])
     if any(cuts(flow, part) for each in bound for part in t.walk(each)):
         return None
@@ -251,6 +257,15 @@ def _is_cut(flow: Flow, advantage: t.Expr) -> bool:
     silent = {forward.site.node for forward in flow.facts.forwards if forward.mode is Mode.OFF}
     began = {node_of(root.key) for root in known.roots if root.source is Source.GRAPH} if known is not None else set()
     return bool(began & silent)
+
+
+def _are_compared(difference: Sequence[t.Expr], trained: Sequence[tuple[t.Node, t.Expr]]) -> bool:
+    """Whether a loss compares the very two: what is taken away is the value then, by whatever name."""
+    names = {t.path_of(unshaped(each)) for each in difference}
+    sides: dict[t.Node, set[str | None]] = {}
+    for loss, side in trained:
+        sides.setdefault(loss, set()).add(t.path_of(side))
+    return None not in names and len(names) == 2 and any(names == each for each in sides.values())
 
 
 def _may_be_value(value: t.Expr) -> bool:

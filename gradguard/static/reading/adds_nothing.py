@@ -39,7 +39,7 @@ def was_there(store: Store, loop: Loop) -> bool:
     if store.taken_from is None or store.taken_from in loop.assigned:
         return False  # an operation adds to the graph, whatever it is about
     starts = [node_of(root.key) for root in graphs(store.value.roots)]
-    return bool(starts) and all(node is not None and node not in loop.nodes for node in starts)
+    return bool(starts) and all(node is not None and not loop.has(node) for node in starts)
 
 
 def is_forward_pass(store: Store, loop: Loop) -> bool:

@@ -80,7 +80,7 @@ def _loop_over(name: str, store: Store) -> Loop | None:
 def _excluded(flow: Flow, store: Store, root: Root, here: Told, loop: Loop | None) -> bool:
     """Whether a graph was begun in the same iteration of a loop, where its word was another one."""
     node = node_of(root.key)
-    if loop is None or node is None or node not in loop.nodes:
+    if loop is None or node is None or not loop.has(node):
         return False
     if any(r.source is Source.CARRIED and isinstance(r.key, tuple) and r.key[1] is loop for r in store.value.reach):
         return False  # it may be from an iteration before

@@ -228,8 +228,8 @@ def returned(flow: Flow, call: t.Call, value: Value, state: State) -> str | None
     if value.kind not in (Kind.CONTAINER, Kind.UNKNOWN, Kind.INSTANCE) or makes_anew(call):
         return None
     callee = flow.value(call.func, state).ref if isinstance(call.func, t.Name | t.Attribute) else None
-    if isinstance(callee, FunctionRef) and callee.makes_anew:
-        return None
+    if isinstance(callee, Class) or (isinstance(callee, FunctionRef) and callee.makes_anew):
+        return None  # an object is made of what it is given, and is none of that
     found = [root.key for root in value.must if root.source is Source.PLACE and isinstance(root.key, str)]
     return found[0] if len(found) == 1 else None
 
