@@ -333,7 +333,7 @@ MODULE_BASES = frozenset(
     "transformers.PreTrainedModel".split()
 )
 MODULE_NAME = re.compile(
-    r"(?:^|[._])(?:\w+_)?(?:model|net|network|netG|netD|net[A-Z]\w?|generator|discriminator|encoder|decoder|backbone|"
+    r"(?:^|[._])(?:\w+_)?(?:model|net|network|netG|netD|net[A-Z]\w?|net_[gd]|generator|discriminator|encoder|decoder|backbone|"
     r"classifier|policy|policy_net|target_net|actor|critic|actor_critic|value_net|q_net|qnet|dqn|rnn|lstm|gru|"
     r"transformer|unet|resnet|vgg|bert|vae|gan|mlp|cnn|discriminator\w*|generator\w*|student|teacher|ddp_model|"
     r"G|D|G_\w+|D_\w+|gnn|gcn|autoencoder|predictor|regressor|embedder|cell|\w+cell|head|projector|embedding|potential)(?:_?\d+)?$"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG215"
 
@@ -1328,3 +1328,51 @@ def test_a_helper_of_another_file_for_two_trainings(tmp_path: Path) -> None:
         CODE,
     )
     assert found == [("terms.py", 4)]
+
+
+ON_ONE_WAY = """
+        def fit(net, loader, optimizer, with_critic):
+            criterion = nn.MSELoss()
+            for x, y in loader:
+                optimizer.zero_grad()
+                out, features = net(x)
+                extra = 0
+                if with_critic:
+                    extra = criterion(features, y)
+                    extra = extra.detach().item()
+                loss = criterion(out, y) + extra  # !
+                loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (("extra.detach().item()", "extra.item()"),),
+        (("extra.detach().item()", "extra.detach().cpu().item()"),),
+        (("extra = 0\n", "extra = 0.0\n"),),
+    ],
+)
+def test_a_term_that_is_nothing_on_another_way(changes: tuple[tuple[str, str], ...]) -> None:
+    marked = ON_ONE_WAY
+    for old, new in changes:
+        marked = marked.replace(old, new)
+    assert_flagged(marked, CODE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("extra = extra.detach().item()", "shown = extra.detach().item()"),),
+        (("extra = extra.detach().item()", "pass"),),
+        (("criterion(out, y) + extra", "criterion(out, y)"),),
+        (("extra = 0\n", "extra = criterion(features, x)\n"),),
+        (("+ extra", "* extra"),),
+        (("extra = 0\n", "extra = net.prior\n"),),
+        (("optimizer.zero_grad()", "optimizer.zero_grad(); criterion(net(x)[1], y).backward()"), ("+ extra", "")),
+    ],
+)
+def test_look_alikes_of_a_term_on_one_way(changes: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(ON_ONE_WAY, *changes), CODE)

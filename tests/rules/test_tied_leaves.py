@@ -112,3 +112,12 @@ def test_torch_cannot_free_it() -> None:
     gc.collect()
     assert kept() is not None
     assert freed() is None
+
+
+PENALTY = METHOD.replace("x = torch.tensor(points)", "x = 0.5 * points + 0.5 * self.others")
+
+
+def test_an_input_that_is_computed_and_marked() -> None:
+    assert_flagged(PENALTY, CODE)
+    assert_clean(twin(PENALTY, ("x.requires_grad = True", "pass")), CODE)
+    assert_clean(twin(PENALTY, ("return (x.grad", "du, x.grad = x.grad, None\n            return (du")), CODE)

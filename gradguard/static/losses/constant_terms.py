@@ -48,8 +48,23 @@ def number_of(value: Value, site: Site, how: Severed = Severed.COPIED) -> Value:
     return NUMBER._replace(holds=frozenset((Holding(Held.REBUILT, Copied(site, asked, how)),))) if asked else NUMBER
 
 
+def item_of(flow: Flow, call: t.Call, receiver: Value, state: State) -> Value:
+    """What ``loss.item()`` gives, or ``loss.detach().item()``."""
+    detached = _detached_in(call) if not receiver.reach else None
+    return number_of(receiver if detached is None else flow.value(detached, state), flow.site(call))
+
+
 def array_of(flow: Flow, call: t.Call, array: Value, state: State) -> Value:
     """What ``output.detach().cpu().numpy()`` gives: the numbers of ``output``, which NumPy computes with."""
+    detached = _detached_in(call)
+    if detached is None:
+        return array
+    numbers = number_of(flow.value(detached, state), flow.site(call), Severed.ARRAY)
+    return with_numbers(array, [numbers])
+
+
+def _detached_in(call: t.Call) -> t.Expr | None:
+    """``output`` of ``output.detach().cpu().numpy()``."""
     path, detaches = call.func, False
     while isinstance(path, t.Attribute | t.Call):
         detaches |= isinstance(path, t.Call) and path.name == "detach"
@@ -57,10 +72,7 @@ def array_of(flow: Flow, call: t.Call, array: Value, state: State) -> Value:
             path = path.value
             break
         path = path.func if isinstance(path, t.Call) else path.value
-    if not detaches or t.path_of(path) is None:
-        return array
-    numbers = number_of(flow.value(path, state), flow.site(call), Severed.ARRAY)
-    return with_numbers(array, [numbers])
+    return path if detaches and t.path_of(path) is not None else None
 
 
 def with_numbers(result: Value, given: Sequence[Value]) -> Value:

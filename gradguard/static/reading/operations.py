@@ -384,7 +384,7 @@ def tensor_method(c: Called) -> Value | None:
             array = ARRAY._replace(holds=receiver.holding(Held.VIEW, Held.PART))
             return constant_terms.array_of(c.flow, c.node, array, c.state)
         if c.method == "item":
-            return constant_terms.number_of(receiver, c.flow.site(c.node))
+            return constant_terms.item_of(c.flow, c.node, receiver, c.state)
         numbers = c.method in ("tolist", "size", "dim", "numel")
         return NUMBER if numbers else holding(_broken(c, c.method, receiver), Held.CUT, c.node)
     if c.method == "scale" and k.SCALER_NAME.search(c.receiver_path or ""):

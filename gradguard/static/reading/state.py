@@ -12,6 +12,7 @@ from gradguard.static.model import (
     Mode,
     ZeroGrad,
 )
+from gradguard.static.reading.unrecorded import numbers_on_one_way
 from gradguard.static.values import (
     Kind,
     Root,
@@ -133,7 +134,8 @@ def merge(a: State | None, b: State | None, trusted: str = "both") -> State | No
             else:
                 env[path] = present
         else:
-            env[path] = join(x, y, trusted=trusted)
+            both = join(x, y, trusted=trusted)
+            env[path] = numbers_on_one_way(x, y, both) if both.kind is Kind.NUMBER and x.ref is not y.ref else both
     mode = a.mode if a.mode is b.mode else Mode.UNKNOWN
     left = a.left if a.left is b.left else Mode.UNKNOWN
     lost = a.lost if a.lost is b.lost else tuple(reset for reset in a.lost if any(reset is r for r in b.lost))

@@ -85,6 +85,13 @@ def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how
     return _with(result, {Holding(Held.UNRECORDED, Copied(site(), roots, how, is_doubtful=is_doubtful))})
 
 
+def numbers_on_one_way(a: Value, b: Value, both: Value) -> Value:
+    """A number that was copied out of a graph on one way, and is a plain one, as 0, on the other: it trains nothing."""
+    copied = [value.ref for value in (a, b) if isinstance(value.ref, Copied)]
+    others = [value for value in (a, b) if value.ref is None]
+    return both._replace(ref=copied[0]) if len(copied) == len(others) == 1 else both
+
+
 def of_slope(given: Value) -> Value:
     """The derivative of a derivative, without its graph."""
     holds = (h._replace(key=h.key._replace(is_second=True)) if isinstance(h.key, Copied) else h for h in given.holds)
