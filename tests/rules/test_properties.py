@@ -216,7 +216,7 @@ SPLATS = """
     "snippet",
     [
         SPLATS,
-        twin(SPLATS, ("loss = (splats.opacity - target)", "now = splats.opacity\n                loss = (now - target)")),
+        twin(SPLATS, ("loss = (splats.opacity -", "now = splats.opacity\n                loss = (now -")),
         twin(SPLATS, ("abs().mean()", "abs().mean() + splats.opacity.mean()")),
     ],
 )

@@ -88,8 +88,10 @@ def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how
 def numbers_on_one_way(a: Value, b: Value, both: Value) -> Value:
     """A number that was copied out of a graph on one way, and is a plain one, as 0, on the other: it trains nothing."""
     copied = [value.ref for value in (a, b) if isinstance(value.ref, Copied)]
-    others = [value for value in (a, b) if value.ref is None]
-    return both._replace(ref=copied[0]) if len(copied) == len(others) == 1 else both
+    if len(copied) != 1:
+        return both
+    is_number = a.kind is b.kind  # else nothing is known of the other one
+    return both._replace(ref=copied[0] if is_number else None)
 
 
 def of_slope(given: Value) -> Value:
