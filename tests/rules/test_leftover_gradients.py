@@ -1058,3 +1058,64 @@ def test_networks_and_optimizers_in_dicts(name: str) -> None:
 def test_look_alikes_in_dicts(name: str, edits: list[tuple[str, str]]) -> None:
     snippet = dedent(NETS) + dedent(IN_DICTS[name])
     assert_clean(twin(snippet, *[(old, new) for old, new in edits if old in snippet]), CODE)
+
+
+HELD = """
+        class Judge(nn.Module):
+            def __init__(self, rate):
+                super().__init__()
+                self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+                self.optimizer = torch.optim.Adam(self.parameters(), lr=rate)
+
+            def forward(self, x):
+                return self.layers(x)
+
+        class Painter(nn.Module):
+            def __init__(self, rate):
+                super().__init__()
+                self.layers = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 4))
+                self.optimizer = torch.optim.Adam(self.layers.parameters(), lr=rate)
+
+            def forward(self, z):
+                return self.layers(z)
+
+        class Game:
+            def __init__(self, rate):
+                self.painter, self.judge = Painter(rate), Judge(rate)
+                self.criterion = nn.BCEWithLogitsLoss()
+
+            def fit(self, loader, ones, zeros):
+                for real in loader:
+                    self.step(real, ones, zeros)
+
+            def step(self, real, ones, zeros):
+                fake = self.painter(torch.randn(len(real), 2))
+                loss = self.criterion(self.judge(real), ones) + self.criterion(self.judge(fake.detach()), zeros)
+                loss.backward()
+                self.judge.optimizer.step()
+                self.painter.optimizer.zero_grad()
+                loss = self.criterion(self.judge(fake), ones)
+                loss.backward()  # !
+                self.painter.optimizer.step()
+"""
+
+
+def test_networks_that_hold_their_optimizers() -> None:
+    assert_flagged(HELD, CODE)
+    assert_flagged(HELD.replace("self.painter.optimizer.zero_grad()", "self.painter.zero_grad()"), CODE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("loss.backward()\n                self.judge", "self.judge.optimizer.zero_grad(); loss.backward(); self.judge"),),
+        (("loss.backward()\n                self.judge", "self.judge.zero_grad(); loss.backward(); self.judge"),),
+        (("self.judge.optimizer.step()", "self.judge.optimizer.step(); self.judge.requires_grad_(False)"),
+         ("loss = self.criterion(self.judge(real)", "self.judge.requires_grad_(True)\n"
+          "                loss = self.criterion(self.judge(real)")),
+        (("self.painter.optimizer.step()", "self.painter.optimizer.step(); self.judge.optimizer.zero_grad()"),),
+        (("self.step(real, ones, zeros)", "self.judge.optimizer.zero_grad(); self.step(real, ones, zeros)"),),
+    ],
+)  # fmt: skip
+def test_look_alikes_of_networks_that_hold_their_optimizers(changes: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(HELD, *changes), CODE)

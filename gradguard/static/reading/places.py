@@ -104,6 +104,8 @@ def read(flow: Flow, path: str, state: State) -> Value:
         name = path[len(base) + 1 :]
         found = owner.attribute(name)
         if found is not None:
+            if found.kind is Kind.OPTIMIZER and base != "self" and isinstance(found.ref, frozenset):
+                return found._replace(ref=_seen_from(base, found.ref))
             if found.kind in (Kind.MODULE, Kind.OPTIMIZER, Kind.SCALER, Kind.LOADER, Kind.INSTANCE):
                 return found
             return found._replace(roots=must | found.roots, must=must, parts=_placed(path, found))
@@ -131,6 +133,12 @@ def read(flow: Flow, path: str, state: State) -> Value:
     if kind is not Kind.UNKNOWN:
         return Value(kind=kind)
     return Value(must, must=must)
+
+
+def _seen_from(base: str, modules: frozenset[str]) -> frozenset[str] | None:
+    """The modules of an optimizer that an object has, by the paths of whoever has the object: ``net.optimizer``."""
+    of_object = {path for path in modules if path.partition(".")[0] == "self"}
+    return frozenset(base + path[4:] for path in of_object) if len(of_object) == len(modules) else None
 
 
 def kind_by_name(flow: Flow, path: str) -> Kind:
