@@ -1108,8 +1108,8 @@ def test_networks_that_hold_their_optimizers() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        (("loss.backward()\n                self.judge", "self.judge.optimizer.zero_grad(); loss.backward(); self.judge"),),
-        (("loss.backward()\n                self.judge", "self.judge.zero_grad(); loss.backward(); self.judge"),),
+        (("loss.backward()", "self.judge.optimizer.zero_grad(); loss.backward()"),),
+        (("loss.backward()", "self.judge.zero_grad(); loss.backward()"),),
         (("self.judge.optimizer.step()", "self.judge.optimizer.step(); self.judge.requires_grad_(False)"),
          ("loss = self.criterion(self.judge(real)", "self.judge.requires_grad_(True)\n"
           "                loss = self.criterion(self.judge(real)")),
