@@ -1358,7 +1358,8 @@ def test_a_model_of_the_program_that_learns(made: str) -> None:
 
 
 MADE = """
-    from project.models import build, load
+    import project.models
+    from project.models import Settler, build, load
 
     def evaluate(paths, loader):
         {}
@@ -1378,6 +1379,9 @@ MADE = """
         "net = torch.load(paths[0])",
         "net, settings = torch.load(paths[0])",
         "net, settings = load(paths), 3",
+        "net = Settler(paths[0])",
+        "net = project.models.Settler(data=paths, width=64)",
+        "if paths: net = Settler(paths)\n        else: net = Settler(paths, 64)\n        net = net.cuda()",
     ],
 )
 def test_a_model_by_what_it_is_used_as(made: str) -> None:
@@ -1392,6 +1396,8 @@ def test_a_model_by_what_it_is_used_as(made: str) -> None:
         "net = torch.load(paths[0]); print(net.shape)",
         "net, settings = build(paths); net.eval(); net.requires_grad_(False)",
         "net, settings = build(paths); net.eval(); torch.set_grad_enabled(False)",
+        "net = Settler(paths[0])",
+        "net = Settler(paths[0]); net.eval(); net.requires_grad_(False)",
     ],
 )
 def test_what_is_not_used_as_a_model_or_is_frozen(made: str) -> None:
@@ -1679,6 +1685,18 @@ RECORDS = """out = model(x)  # !
                             optimizer.step()"""
 
 
+OTHERWISE = """if phase == "train":
+                            out = model(x, y)
+                        else:
+                            out = model(x)  # !
+                        loss = F.cross_entropy(out, y)
+                        if phase == "train":
+                            optimizer.zero_grad()
+                            loss.backward()
+                            optimizer.step()
+                        print(np.ceil(sizes[phase] / 4))"""
+
+
 @pytest.mark.parametrize(
     "words", ['in ("train", "val")', 'in ["train", "test"]', "in splits", ", _ in loaders.items()"]
 )
@@ -1689,6 +1707,7 @@ RECORDS = """out = model(x)  # !
         RECORDS.replace('if phase == "train":', 'if phase in ("train",):'),
         RECORDS.replace('if phase == "train":', 'if phase != "val":'),
         RECORDS.replace('if phase == "train":', 'if phase == "train" and epoch:').replace("and epoch", ""),
+        OTHERWISE,
     ],
 )
 def test_an_evaluation_that_has_its_turn(words: str, step: str) -> None:
@@ -1727,6 +1746,9 @@ def under(context: str) -> str:
             'if phase == "val":\n                            with torch.no_grad(): model(x)\n'
             "                        else:\n                            F.cross_entropy(model(x), y).backward()",
         ),
+        ('in ("train", "val")', OTHERWISE.replace("else:", 'elif phase == "finetune":')),
+        ('in ("train", "val")', OTHERWISE.replace("else:", 'elif phase == "val":').replace("model(x) ", "y")),
+        ('in ("train", "val")', OTHERWISE.replace("out = model(x) ", "with torch.no_grad(): out = model(x)")),
     ],
 )
 def test_an_evaluation_that_has_its_turn_and_records_nothing(words: str, step: str) -> None:

@@ -26,7 +26,7 @@ _HARMLESS_CONTEXT = re.compile(r"autocast|tqdm|profil|record_function|suppress|t
 _TOLD_THE_WORD = re.compile(
     r"print|format|log\w*|info|debug|warning|add_scalars?|write|update|append|len|str|upper|lower|capitalize|join|train|"
     r"eval|tqdm|range|enumerate|zip|save\w*|get|items|keys|set_description|set_postfix|float|int|dict|isinstance|"
-    r"\w*[Ll]oaders?|\w*[Dd]ataset\w*",
+    r"ceil|floor|round|max|min|sum|mean|\w*[Ll]oaders?|\w*[Dd]ataset\w*",
 )
 _SWITCHES = frozenset("requires_grad requires_grad_ __enter__ set_grad_enabled enter_context".split())
 _BY_MODE = re.compile(r"set_grad_enabled\(\s*(?:mode\s*=\s*)?self\.training")
@@ -51,8 +51,9 @@ def recorded_in_vain(flow: Flow, loop: Loop) -> Forward | None:
     if _may_switch(flow, stmt, name):
         return None
     recorded = (f for f in loop.forwards if f.inner is None and f.is_shown and f.mode in (Mode.INHERITED, Mode.ON))
-    for_all = (f for f in recorded if not any(part.name == name for part in told_at(flow, f.site.node)))
-    found = next((f for f in for_all if not f.is_frozen and not f.may_learn_itself), None)
+    told_in = ((f, [part for part in told_at(flow, f.site.node) if part.name == name]) for f in recorded)
+    evaluating = (f for f, parts in told_in if all(map(_runs_in_evaluation, parts)))
+    found = next((f for f in evaluating if not f.is_frozen and not f.may_learn_itself), None)
     return None if found is None or _is_used_elsewhere(flow, loop, found) else found
 
 
@@ -60,6 +61,11 @@ def _trains(part: Told) -> bool:
     """Whether a part of a function runs for the word of a training."""
     of_training = _OF_TRAINING.fullmatch(part.text) is not None
     return of_training if part.equal else _OF_EVALUATION.fullmatch(part.text) is not None
+
+
+def _runs_in_evaluation(part: Told) -> bool:
+    """Whether a part of a function surely runs for the words of evaluations: behind the ``else`` of a training's."""
+    return (_OF_TRAINING if not part.equal else _OF_EVALUATION).fullmatch(part.text) is not None
 
 
 def _goes_over_evaluations(stmt: t.Repeat) -> bool:
