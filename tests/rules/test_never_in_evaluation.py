@@ -274,3 +274,54 @@ def test_several_files(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("engine.py", 9)]
     files["run.py"] = files["run.py"].replace("Net()\n", "Net().eval()\n")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+def test_training_mode_that_is_said_in_an_evaluation() -> None:
+    only = net() + TEST.format(begin="net.train()", before="pass") + "\n    print(test(Net(), loader))\n"
+    assert_clean(only.replace("  # !", ""), CODE)
+    assert_flagged(only.replace("net.train()", "pass"), CODE)
+
+
+def test_a_model_that_a_helper_gives_with_others_and_whose_layers_a_method_makes() -> None:
+    made = (
+        net("self.block(8)")
+        + """
+        def block(self, width):
+            return nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width))
+
+    def build(rate):
+        net = Net()
+        return {"net": net, "optimizer": torch.optim.Adam(net.parameters(), lr=rate)}
+
+    class Trainer:
+        def __init__(self, train_loader, val_loader, device):
+            self.parts = build(0.1)
+            self.net = self.parts["net"].to(device)
+            self.optimizer = self.parts["optimizer"]
+            self.train_loader, self.val_loader = train_loader, val_loader
+
+        def update(self, x, y):
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(self.net(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+        def fit(self, epochs):
+            for epoch in range(epochs):
+                {first}
+                for x, y in self.train_loader:
+                    self.update(x, y)
+                {then}
+                total = 0.0
+                for x, y in self.val_loader:
+                    total += F.cross_entropy(self.net(x), y).item()  # !
+                print(total)
+    """
+    )
+    plain = made.replace("{first}", "pass").replace("{then}", "pass")
+    assert_flagged(plain, CODE)
+    assert_clean(plain.replace('"net": net', '"other": net').replace("  # !", ""), CODE)
+    assert_clean(plain.replace("nn.BatchNorm1d(width)", "nn.LayerNorm(width)").replace("  # !", ""), CODE)
+    assert_clean(
+        made.replace("{first}", "self.net.train()").replace("{then}", "self.net.eval()").replace("  # !", ""), CODE
+    )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import goes_through
 from gradguard.static.evaluation.mode_layers import texts_of
@@ -44,13 +45,18 @@ _FRAMEWORKS = re.compile(
     r"|^\s*from\s+transformers\s+import\b[^\n]*\bTrainer\b",
     re.M,
 )
-# Who draws with dropout on purpose, or estimates the statistics anew.
-_ON_PURPOSE = re.compile(
-    r"\bmc_?|monte|uncertain|bayes|ensembl|epistemic|\btent\b|adabn|update_bn|recalibrat|bn_stat|train(?:ing)? mode",
-    re.I,
+# Who draws with dropout on purpose, estimates the statistics anew, or has commented it out.
+_ON_PURPOSE = (
+    re.compile(
+        r"\bmc_?|monte|uncertain|bayes\w*[ _](?:nn|net|drop|infer|predict|approx)"
+        r"|ensembl|epistemic|\btent\b|adabn|update_bn|recalibrat|bn_stat",
+        re.I,
+    ),
+    re.compile(r"#[^\n]*(?:\.eval\(|train(?:ing)? mode)"),
 )
-_LEFT_AWAY = re.compile(r"#[^\n]*\.eval\(")
-_GENERATOR = re.compile(r"(?:^|[._])(?:g|net_?g\w*|g_?net|g_?\w{1,3}|\w*gen(?:erator)?s?)$|generator|sampler", re.I)
+_GENERATOR = re.compile(
+    r"(?:^|[._])(?:g|net_?g\w*|g_?net|g_\w{1,3}|g[ab]{2}|g\d|\w*gen(?:erator)?s?)$|generator|sampler", re.I
+)
 
 
 class _Value(NamedTuple):
@@ -75,8 +81,10 @@ def never_in_evaluation(flow: Flow) -> Iterator[NeverInEvaluation]:
             continue  # the function that evaluates tells of it
         if forward.mode is not Mode.OFF and leaves_function(flow, forward):
             continue
+        if _is_said_somewhere(flow, trained) or any(each.search(run.site.chunk.text) for each in _ON_PURPOSE):
+            continue
         module = _concerned(flow, forward)
-        if module is not None and _is_in_training(flow, forward, module, trained) and not _is_on_purpose(run, module):
+        if module is not None and _is_left_in_training(flow, forward, module, trained):
             told.add(run.loop.site.node)
             yield NeverInEvaluation(run.site, module, None if trained is None else trained.source.site)
 
@@ -128,7 +136,7 @@ def _concerned(flow: Flow, forward: Forward) -> str | None:
     parts = forward.module.split(".") if forward.module is not None else []
     for number in range(1, len(parts) + 1):
         path = ".".join(parts[:number])
-        if path and _has_layers(flow, path):
+        if path and _GENERATOR.search(path) is None and _has_layers(flow, path):
             return path
     return None
 
@@ -140,7 +148,8 @@ def _has_layers(flow: Flow, path: str) -> bool:
         return owner is not None and owner.is_module and class_has_mode_layers(owner) and not _answers(owner)
     made = makers(Place(flow.module, flow.ref), _written(path))
     values = [_Value(each.place.module, each.place.ref, each.call) for each in made]
-    values = values or [value for value in _values(flow, path) if not _goes_on(value.expr, path)]
+    bound = _values(flow, path) if not values else []
+    values += [each for value in bound if not _goes_on(value.expr, path) for each in _unpacked(value)]
     if not any(surely_has_mode_layers(value.module, value.function, value.expr) for value in values):
         return False
     calls = (each for value in values for each in calls_in(value.module, value.function, value.expr))
@@ -174,24 +183,42 @@ def _values(flow: Flow, path: str) -> list[_Value]:
     return [_Value(flow.module, script, expr) for expr in script.assigned.get(path, ())] if script is not None else []
 
 
+def _unpacked(value: _Value) -> list[_Value]:
+    """What a function of the program puts under the word that a model is taken by: ``build()["net"]``."""
+    expr = value.expr
+    while isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute) and expr.func.name in k.FLUENT_METHODS:
+        expr = expr.func.value
+    word = expr.index.value if isinstance(expr, t.Subscript) and isinstance(expr.index, t.Constant) else None
+    if not isinstance(expr, t.Subscript) or not isinstance(word, str) or value.function is None:
+        return [value]
+    made = [expr.value, *value.function.bound_to(expr.value)]
+    builders = [value.module.value_of(each.func).ref for each in made if isinstance(each, t.Call)]
+    return [each for ref in builders if isinstance(ref, FunctionRef) for each in _under(ref, word)] or [value]
+
+
+def _under(builder: FunctionRef, word: str) -> Iterator[_Value]:
+    for given in builder.given_back():
+        for key, value in given.entries if isinstance(given, t.DictDisplay) else ():
+            if isinstance(key, t.Constant) and key.value == word:
+                yield _Value(builder.module, builder, value)
+
+
 def _goes_on(expr: t.Expr, path: str) -> bool:
     """Whether a model is bound to what it was: ``net = nn.DataParallel(net)``, ``self.net = self.net.cuda()``."""
     return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in t.walk(expr))
 
 
-def _is_in_training(flow: Flow, forward: Forward, module: str, trained: Backward | None) -> bool:
-    """Whether nothing that can be seen puts a model into evaluation mode, or is meant to find it in training mode."""
-    survey, near = flow.project.survey, flow.module
-    if not _is_left_in_training(flow, forward, module, trained):
-        return False
-    if trained is None and survey.mentions(_SETS, near):
-        return False
-    return not survey.mentions(_NAMED, near) and not survey.mentions(_FRAMEWORKS, near)
+def _is_said_somewhere(flow: Flow, trained: Backward | None) -> bool:
+    """Whether something in the program may put the model into evaluation mode that is not seen where it is trained."""
+    patterns = (_NAMED, _FRAMEWORKS) if trained is not None else (_SETS, _NAMED, _FRAMEWORKS)
+    return any(flow.project.survey.mentions(each, flow.module) for each in patterns)
 
 
 def _is_left_in_training(flow: Flow, forward: Forward, module: str, trained: Backward | None) -> bool:
     """Whether no event of a function may change the mode, or the last one before is a call of ``train``."""
     events = flow.facts.events
+    if trained is None and any(_trains(event, module) for event in events):
+        return False  # as that wants it
     before = events[: events.index(forward)]
     last = next((event for event in reversed(before) if _may_set(event, module) or _trains(event, module)), None)
     if last is not None and _trains(last, module) and trained is not None:
@@ -217,8 +244,3 @@ def _may_set(event: Event, module: str) -> bool:
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
-
-
-def _is_on_purpose(run: Event, module: str) -> bool:
-    patterns = _ON_PURPOSE, _LEFT_AWAY
-    return _GENERATOR.search(module) is not None or any(each.search(run.site.chunk.text) for each in patterns)

@@ -72,7 +72,7 @@ def _have_mode_layers(waiting: list[Made], parts: list[_Given]) -> bool:
             seen.add(part.constructor.define if cls is None else cls.define)
             continue
         made = waiting.pop()
-        named = made.module.value_of(made.call.func).ref
+        named = _own_method(made) or made.module.value_of(made.call.func).ref
         if isinstance(named, str) and _is_mode_layer(named, made):
             return True
         if isinstance(named, Class | FunctionRef):
@@ -82,6 +82,13 @@ def _have_mode_layers(waiting: list[Made], parts: list[_Given]) -> bool:
                 seen.add(key)
                 waiting += _made_by(named, parts, numbers)
     return False
+
+
+def _own_method(made: Made) -> FunctionRef | None:
+    """The method that a constructor calls for a part: ``self.layers = self.make_layers(3)``."""
+    func, owner = made.call.func, made.function.owner if made.function is not None else None
+    is_own = owner is not None and isinstance(func, t.Attribute) and t.path_of(func.value) == "self"
+    return owner.method(func.name) if is_own and owner is not None and isinstance(func, t.Attribute) else None
 
 
 def _class_given(function: FunctionRef | None, value: t.Expr) -> Class | None:
