@@ -114,6 +114,11 @@ def test_training_mode_is_said_before_the_training_and_an_export_comes_after() -
     assert_flagged(program(first="net.train()", last="net.eval()"), CODE)
 
 
+def test_what_comes_after_the_training() -> None:
+    for line in ("net.eval()", "torch.onnx.export(net, x, 'net.onnx')", "publish(net)"):
+        assert_flagged(program() + f"        {line}\n", CODE)
+
+
 def test_an_average_that_is_in_evaluation_mode_is_another_model() -> None:
     beside = """
     class Ema:

@@ -225,7 +225,9 @@ def _is_left_in_training(flow: Flow, forward: Forward, module: str, trained: Bac
         is_each_time = last.loop is not None and forward.loop is not None and forward.loop.within(last.loop)
         if is_each_time and not last.conditional:
             return True
-    return not any(_may_set(event, module) for event in events)
+    around = list(forward.loop.around()) if forward.loop is not None else []
+    later = (event for event in events if event.loop is not None and any(map(event.loop.within, around)))
+    return not any(_may_set(event, module) for event in (*before, *later))
 
 
 def _trains(event: Event, module: str) -> bool:
