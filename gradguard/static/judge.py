@@ -154,7 +154,7 @@ def judge(flow: Flow) -> None:
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
-    if any(loop.evaluates for loop in flow.facts.loops) or flow.facts.backwards:
+    if flow.facts.forwards:
         flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
     flow.facts.evaluated_once = lambda: evaluated_once(flow)
     flow.facts.never_recorded = lambda: list(never_recorded(flow))

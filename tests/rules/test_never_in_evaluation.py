@@ -330,3 +330,37 @@ def test_a_model_that_a_helper_gives_with_others_and_whose_layers_a_method_makes
     assert_clean(
         made.replace("{first}", "self.net.train()").replace("{then}", "self.net.eval()").replace("  # !", ""), CODE
     )
+
+
+TOLD = """
+    class Trainer:
+        def __init__(self, train_data, test_data):
+            self.net = Net()
+            self.train_data, self.test_data = train_data, test_data
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        def train(self, epoch):
+            self.iteration(epoch, self.train_data)
+
+        def {name}(self, epoch):
+            self.iteration(epoch, self.test_data, train=False)  # !
+
+        def iteration(self, epoch, loader, train=True):
+            {begin}
+            total = 0.0
+            for x, y in loader:
+                loss = F.cross_entropy(self.net(x), y)
+                if train:
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                total += loss.item()
+            print(epoch, total)
+"""
+
+
+def test_one_method_for_both() -> None:
+    assert_flagged(net() + TOLD.format(name="test", begin="pass"), CODE)
+    for name, begin in (("test", "self.net.train(train)"), ("replay", "pass")):
+        assert_clean(net() + TOLD.format(name=name, begin=begin).replace("  # !", ""), CODE)
+    assert_clean(net("nn.ReLU()") + TOLD.format(name="test", begin="pass").replace("  # !", ""), CODE)

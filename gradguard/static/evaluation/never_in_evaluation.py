@@ -17,6 +17,7 @@ from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.made_objects import Place, makers
 from gradguard.static.program.paths import is_part, is_within
+from gradguard.static.reading.evaluation_loops import is_evaluation
 from gradguard.static.reading.forwards import leaves_function
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def never_in_evaluation(flow: Flow) -> Iterator[NeverInEvaluation]:
         return
     told: set[object] = set()
     for forward in flow.facts.forwards:
-        run = _evaluation(forward)
-        if run is None or run.loop is None or run.loop.site.node in told or _is_told(forward):
+        run = _evaluation(forward) or _as_told(flow, forward)
+        around = None if run is None else (run.loop.site if run.loop is not None else run.site).node
+        if run is None or around in told or _is_told(forward):
             continue
         trained = _trained(flow, forward)
         if trained is None and run is not forward:
@@ -85,7 +87,7 @@ def never_in_evaluation(flow: Flow) -> Iterator[NeverInEvaluation]:
             continue
         module = _concerned(flow, forward)
         if module is not None and _is_left_in_training(flow, forward, module, trained):
-            told.add(run.loop.site.node)
+            told.add(around)
             yield NeverInEvaluation(run.site, module, None if trained is None else trained.source.site)
 
 
@@ -97,6 +99,14 @@ def _evaluation(forward: Forward) -> Event | None:
             return event
         event = event.inner
     return None
+
+
+def _as_told(flow: Flow, forward: Forward) -> Event | None:
+    """The call by which a function that evaluates runs one that trains as well: ``self.run(x, train=False)``."""
+    loop = forward.inner.loop if forward.inner is not None else None
+    if loop is None or not loop.over_loader or not is_evaluation(flow):
+        return None
+    return forward if loop.trains_otherwise and not (loop.backwards or loop.grad_calls or loop.steps) else None
 
 
 def _is_told(forward: Forward) -> bool:
