@@ -62,8 +62,8 @@ def evaluates_as_it_trains(function: Function) -> Iterator[Finding]:
     for each in function.never_in_evaluation():
         yield rule.finding(
             each.site,
-            f"`{each.module}` is evaluated in training mode: dropout drops, and batch norm takes the statistics of each "
-            "batch, and learns them",
+            f"`{each.module}` is evaluated in training mode: dropout drops, and batch norm takes the statistics of "
+            "each batch, and learns them",
             help=f"call `{each.module}.eval()` before it, and `{each.module}.train()` before the next training",
             related=() if each.trained is None else (each.trained.related("this trains it, in the same mode"),),
         )
