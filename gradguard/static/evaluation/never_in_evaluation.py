@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 # Whatever may put a model into evaluation mode, by torch's own method or by somebody's; a comment tells of it as well.
 _SETS = re.compile(
-    r"\.eval\b|\.train\(\s*(?:mode\b|False|not\b|\w*(?:train|mode|eval|phase|flag)\w*\s*(?:\)|==|!=))"
+    r"\.eval\b|\.train\(\s{0,20}(?:mode\b|False|not\b|\w{0,40}(?:train|mode|eval|phase|flag)\w{0,40}\s{0,8}(?:\)|==|!=))"
     r"|\.training\s*=(?!=)|\bmethodcaller\("
-    r"|\bgetattr\([^\n]*(?:[\"'](?:eval|train)[\"']|\bmode\b|\bphase\b)"
+    r"|\bgetattr\([^\n]{0,80}?(?:[\"'](?:eval|train)[\"']|\bmode\b|\bphase\b)"
 )
 # Modes that are set under other names.
 _NAMED = re.compile(
     r"\b(?:[a-z]+_)?(?:set|switch|toggle|change|put|to)_(?:[a-z]+_)?(?:mode|train|training|eval|dropout)(?:_mode)?\("
-    r"|\bdef \w*(?:train|eval|evaluation|test|inference)_mode\(|super\([^)\n]*\)\.(?:train|eval)\("
-    r"|\bfor (\w+) in [^\n]*\n?\s*\1(?:\.\w+)*\.eval\(|\b(\w+)(?:\.\w+)*\.eval\(\) for \2 in\b|\.apply\([^\n]*\.eval\b"
+    r"|\bdef \w{0,40}(?:train|eval|evaluation|test|inference)_mode\(|super\([^)\n]{0,60}\)\.(?:train|eval)\("
+    r"|\bfor (\w{1,40}) in [^\n]{1,120}\n?\s{0,40}\1(?:\.\w{1,40}){0,4}\.eval\("
+    r"|\b(\w{1,40})(?:\.\w{1,40}){0,4}\.eval\(\) for \2 in\b|\.apply\([^\n]{0,80}?\.eval\b"
 )
 # What answers otherwise in training, and may be asked for that: the losses of a detector.
 _ANSWERS = re.compile(r"\b(?:if|and|or|elif|while|assert|return)\s+(?:not\s+)?self\.training\b")
@@ -49,11 +50,11 @@ _FRAMEWORKS = re.compile(
 # Who draws with dropout on purpose, estimates the statistics anew, or has commented it out.
 _ON_PURPOSE = (
     re.compile(
-        r"\bmc_?|monte|uncertain|bayes\w*[ _](?:nn|net|drop|infer|predict|approx)"
+        r"\bmc_?|monte|uncertain|bayes\w{0,8}[ _](?:nn|net|drop|infer|predict|approx)"
         r"|ensembl|epistemic|\btent\b|adabn|update_bn|recalibrat|bn_stat",
         re.I,
     ),
-    re.compile(r"#[^\n]*(?:\.eval\(|train(?:ing)? mode)"),
+    re.compile(r"#[^\n]{0,120}?(?:\.eval\(|train(?:ing)? mode)"),
 )
 _GENERATOR = re.compile(
     r"(?:^|[._])(?:g|net_?g\w*|g_?net|g_\w{1,3}|g[ab]{2}|g\d|\w*gen(?:erator)?s?)$|generator|sampler", re.I
