@@ -32,6 +32,7 @@ from gradguard.static.backward.wasted_backwards import wasted_backwards
 from gradguard.static.backward.written_behind import written_behind
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
+from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
 from gradguard.static.kept.counted_keys import counted_keys
 from gradguard.static.kept.default_lists import default_lists
@@ -153,6 +154,8 @@ def judge(flow: Flow) -> None:
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
+    if flow.facts.forwards:
+        flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
     flow.facts.evaluated_once = lambda: evaluated_once(flow)
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.normalised_twice = lambda: list(normalised_twice(flow))

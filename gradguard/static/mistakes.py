@@ -418,6 +418,22 @@ class RandomKey:
 
 
 @dataclass(frozen=True, slots=True)
+class NeverInEvaluation:
+    """A model is evaluated in training mode.
+
+    Args:
+        site: what runs it in each iteration of the evaluation.
+        module: the path of the model.
+        trained: what trains it before, in the function that evaluates it, or has it evaluated; None where that is
+            another one, and nothing in the whole program puts anything into evaluation mode.
+    """
+
+    site: Site
+    module: str
+    trained: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FrozenInTraining:
     """A module is put into training mode, with a part that its constructor froze in evaluation mode.
 

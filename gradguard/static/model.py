@@ -56,6 +56,7 @@ from gradguard.static.mistakes import (
     LiveMultiplied,
     LiveState,
     MovingTarget,
+    NeverInEvaluation,
     NeverRecorded,
     NeverReset,
     NeverUnfrozen,
@@ -212,6 +213,7 @@ class Function:
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
         frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
+        never_in_evaluation: the evaluations of models that nothing puts into evaluation mode (reads other files).
         never_recorded: the calls of methods under ``no_grad`` that alone run what is to be trained (reads other files).
         normalised_twice: the losses that are given what is normalised already, or is not and should be (reads other
             files).
@@ -322,6 +324,7 @@ class Function:
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
+    never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
     evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     normalised_twice: Callable[[], list[NormalisedTwice]] = field(default=list, repr=False)

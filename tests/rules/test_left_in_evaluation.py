@@ -775,3 +775,107 @@ def test_a_model_that_all_callers_give() -> None:
 @pytest.mark.parametrize("made", ["Plain()", "Plain(16).to('cpu')"])
 def test_a_model_that_all_callers_give_and_for_which_the_mode_does_not_matter(made: str) -> None:
     assert_clean(GIVEN.format(made=made, mark=""), CODE)
+
+
+STEPPED = """
+    class Proto(nn.Module):
+        def __init__(self, encoder):
+            super().__init__()
+            self.encoder = nn.Sequential(encoder, nn.Dropout())
+
+        def set_loss(self, episode):
+            return F.cross_entropy(self.encoder(episode["x"]), episode["y"])
+
+    def train(model, options, episodes, valid_episodes):
+        optimizer = torch.optim.Adam(model.parameters())
+        {before}
+        epoch = 0
+        while epoch < options["epochs"] and not options["stop"]:
+            {first}
+            for _ in range(options["episodes"]):
+                optimizer.zero_grad()
+                loss, stats = score(model.set_loss(next(episodes)))
+                loss.backward()
+                optimizer.step()
+            {then}
+            epoch += 1
+
+    def score(loss):
+        return loss, loss.item()
+
+    def evaluate(model, episodes):
+        model.eval(){mark}
+        total = 0.0
+        for episode in episodes:
+            total += model.set_loss(episode).item()
+        {last}
+        return total
+"""
+
+
+def stepped(mark: str = "", **lines: str) -> str:
+    parts = {"before": "model.train()", "first": "pass", "then": "evaluate(model, valid_episodes)", "last": "pass"}
+    return STEPPED.format(mark=mark, **(parts | lines))
+
+
+def test_a_model_whose_methods_only_the_run_knows() -> None:
+    assert_flagged(stepped("  # !"), CODE)
+    assert_flagged(stepped("  # !", first="adjust(optimizer, epoch)"), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"before": "pass"},
+        {"before": "model.eval()"},
+        {"before": "model.train(); model.eval()"},
+        {"before": "if options['train']: model.train()"},
+        {"first": "model.train()"},
+        {"first": "model.to_training()"},
+        {"first": "prepare(model)"},
+        {"last": "model.train()"},
+        {"then": "if epoch == options['epochs'] - 1: evaluate(model, valid_episodes)"},
+        {"then": "if epoch > 3: evaluate(model, valid_episodes); break"},
+        {"then": "pass"},
+        {"first": "model = make()"},
+    ],
+)
+def test_a_model_whose_methods_only_the_run_knows_and_that_trains(lines: dict[str, str]) -> None:
+    assert_clean(stepped(**lines), CODE)
+
+
+PROBED = """
+    class Probe:
+        def __init__(self, width, device):
+            self.head = nn.Linear(width, 2).to(device)
+
+        def score(self, loader):
+            with torch.no_grad():
+                self.head.eval()
+                hits = sum((self.head(x).argmax(1) == y).sum().item() for x, y in loader)
+                self.head.train()
+            return hits
+
+    def test(net, loader):
+        net.eval()  # !
+        with torch.no_grad():
+            feats = [(net(x), y) for x, y in loader]
+        probe = Probe(8, "cpu")
+        return probe.score(feats)
+"""
+
+
+def test_a_probe_that_is_made_there_is_another_module() -> None:
+    then = "if epoch % 5 == 0:", "    test(net, val_loader)"
+    assert_flagged(PROBED + training(*then), CODE)
+    validated = "if epoch % 2 == 0:", "    net.eval()", "    accuracy(net, val_loader)", "    net.train()"
+    assert_flagged(PROBED + EVALUATE.format(begin="pass") + training(*validated, *then), CODE)
+
+
+def test_a_probe_that_is_given_the_model() -> None:
+    given = (
+        PROBED.replace("  # !", "").replace("nn.Linear(width, 2).to(device)", "width").replace("Probe(8", "Probe(net")
+    )
+    assert_clean(given + training("test(net, val_loader)"), CODE)
+    wrapped = PROBED.replace("  # !", "").replace("nn.Linear(width, 2)", "Wrapped(model)").replace("width", "model")
+    assert_clean(wrapped.replace("Probe(8", "Probe(net") + training("test(net, val_loader)"), CODE)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import goes_through
 from gradguard.static.model import Backward, Event, Forward, Function, Loop, Mode, OpaqueCall, TrainingMode
 from gradguard.static.program.order import ends_at
-from gradguard.static.program.paths import is_part
+from gradguard.static.program.paths import is_part, is_within
 
+_OF_MODE = re.compile("train|mode", re.I)
 _CONCERNED = (Forward, OpaqueCall, TrainingMode)
 
 
@@ -44,6 +47,10 @@ def left_in_evaluation(function: Function) -> Iterator[LeftInEvaluation]:
             if left is not None and left.put.source.site.node not in told:
                 told.add(left.put.source.site.node)
                 yield left
+        for left in _stepped(function, events, loop):
+            if left.put.source.site.node not in told:
+                told.add(left.put.source.site.node)
+                yield left
 
 
 def _left(function: Function, events: Sequence[Event], place: int, loop: Loop) -> LeftInEvaluation | None:
@@ -57,6 +64,44 @@ def _left(function: Function, events: Sequence[Event], place: int, loop: Loop) -
     if forward.is_evaluated and (put not in before or _is_meant(function, forward.module, loop)):
         return None
     return LeftInEvaluation(put, forward.module, backward, loop)
+
+
+def _stepped(function: Function, events: Sequence[Event], loop: Loop) -> Iterator[LeftInEvaluation]:
+    """The same where methods run the model, that only the run knows: it is put into training mode once, and stepped."""
+    stepped = {path for step in loop.steps for path in step.modules or ()}
+    for module in sorted(stepped):
+        put = next((event for event in events if _puts(event, module)), None)
+        backward = next((back for back in loop.backwards if back.inner is None), None)
+        if put is None or backward is None or not _is_told_to_train(function, module, loop):
+            continue
+        if any(_may_say_so(node, module) for node in loop.nodes) or any(
+            is_part(module, path) for path in loop.assigned
+        ):
+            continue
+        is_otherwise = any(_may_set(event, module) and not _puts(event, module) for event in events)
+        is_first = function.events.index(backward) < function.events.index(put)
+        if is_first and not is_otherwise and not _leaves(loop, put):
+            yield LeftInEvaluation(put, module, backward, loop)
+
+
+def _may_say_so(node: object, module: str) -> bool:
+    """Whether it calls a method of a module that may put it into training mode: ``net.to_training()``."""
+    func = node.func if isinstance(node, t.Call) else None
+    return isinstance(func, t.Attribute) and t.path_of(func.value) == module and _OF_MODE.search(func.name) is not None
+
+
+def _puts(event: Event, module: str) -> TypeGuard[TrainingMode]:
+    """Whether a module is put into evaluation mode in each iteration."""
+    is_off = isinstance(event, TrainingMode) and event.on is False and event.target == module
+    return is_off and not (event.conditional or event.once or event.at_start)
+
+
+def _is_told_to_train(function: Function, module: str, loop: Loop) -> bool:
+    """Whether the last thing that is said of the mode before the loop is that a module trains."""
+    before = function.events[: function.events.index(loop.steps[0])]
+    modes = [event for event in before if isinstance(event, TrainingMode) and event.loop is None]
+    said = [mode for mode in modes if mode.target == module]
+    return bool(said) and said[-1].on is True and not said[-1].conditional and said[-1].inner is None
 
 
 def _is_meant(function: Function, module: str, loop: Loop) -> bool:
@@ -125,7 +170,7 @@ def _sets_part(event: Event, whole: str | None) -> bool:
     """Whether a part of what was put into evaluation mode is taken out of it, and the rest is to stay: its head."""
     if not isinstance(event, TrainingMode) or event.on is False or event.target is None or whole is None:
         return False
-    return is_part(event.target, whole)
+    return is_within(event.target, whole)
 
 
 def _last(path: str) -> str:

@@ -43,7 +43,7 @@ def needs_training_mode(project: Project, ref: FunctionRef, path: str) -> bool:
     if not isinstance(made, Class) and path in flow.params:
         made = project.passed.argument_class(ref, path)
     if isinstance(made, Class):
-        return any(_LAYERS.search(text) is not None for text in _texts(made))
+        return any(_LAYERS.search(text) is not None for text in texts_of(made))
     return project.survey.mentions(_LAYERS, ref.module)
 
 
@@ -58,7 +58,7 @@ def _is_evaluating_from_the_start(flow: Flow, path: str) -> bool:
     return any(isinstance(f, t.Attribute) and f.name == "eval" and t.path_of(f.value) == f"self.{name}" for f in calls)
 
 
-def _texts(cls: Class | FunctionRef) -> Iterator[str]:
+def texts_of(cls: Class | FunctionRef) -> Iterator[str]:
     """The sources of a class, of what it inherits, and of the functions and classes of the program that it calls."""
     waiting: list[Class | FunctionRef] = [cls]
     seen: set[object] = set()

@@ -9,6 +9,7 @@ from typing import Any
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.backward.copies import is_made_for
+from gradguard.static.evaluation.made_inside import is_made_inside
 from gradguard.static.kept.exit_stacks import entered_on
 from gradguard.static.kept.hook_removal import is_left_open
 from gradguard.static.model import (
@@ -231,6 +232,8 @@ def _opaque(here: Translation, event: OpaqueCall) -> None:
 def _training_mode(here: Translation, event: TrainingMode) -> None:
     target = here.path(event.target) if event.target and _is_still_given(here, event.target) else None
     flow, conditional, given = here.flow, _is_conditional(here, event), _as_given(here, target)
+    if target is None and given is None and event.target and is_made_inside(here.callee.ref, event.target):
+        return
     for each in dict.fromkeys((target, given)):
         if each is not None or event.on is not False:
             flow.record(
