@@ -75,6 +75,7 @@ from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.rebound_updates import rebound_updates
+from gradguard.static.optimizers.renewed_scalers import renewed_scalers
 from gradguard.static.optimizers.replaced import replacements
 from gradguard.static.optimizers.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.optimizers.replaced_by_methods import replaced_by_methods
@@ -149,6 +150,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))

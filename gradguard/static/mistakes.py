@@ -51,6 +51,23 @@ class StaleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewedScaler:
+    """A gradient scaler is made anew in each epoch.
+
+    Args:
+        site: the statement that makes it.
+        scaler: its path.
+        loop: what tells of the loop that it is over epochs.
+        call: where that calls the function which makes it; None where it does so itself.
+    """
+
+    site: Site
+    scaler: str
+    loop: Site
+    call: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
