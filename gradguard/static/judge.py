@@ -74,6 +74,7 @@ from gradguard.static.optimizers.leaf_attributes import leaves_made, never_train
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
+from gradguard.static.optimizers.plateau_directions import plateau_directions
 from gradguard.static.optimizers.rebound_updates import rebound_updates
 from gradguard.static.optimizers.renewed_scalers import renewed_scalers
 from gradguard.static.optimizers.replaced import replacements
@@ -150,6 +151,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)

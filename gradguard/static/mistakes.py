@@ -68,6 +68,25 @@ class RenewedScaler:
 
 
 @dataclass(frozen=True, slots=True)
+class PlateauDirection:
+    """A scheduler waits for a plateau of what goes the other way.
+
+    Args:
+        site: the step, or what says by which value it is taken.
+        metric: that value.
+        mode: what the scheduler waits for: ``min``, the lowest value, or ``max``.
+        way: which of them would be an improvement.
+        made: where the scheduler is made.
+    """
+
+    site: Site
+    metric: Site
+    mode: str
+    way: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
