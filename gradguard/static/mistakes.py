@@ -87,6 +87,19 @@ class PlateauDirection:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleScheduler:
+    """A scheduler is made that nothing steps.
+
+    Args:
+        site: the statement that makes it.
+        scheduler: its path.
+    """
+
+    site: Site
+    scheduler: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
