@@ -71,11 +71,14 @@ from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
+from gradguard.static.optimizers.plateau_directions import plateau_directions
 from gradguard.static.optimizers.rebound_updates import rebound_updates
+from gradguard.static.optimizers.renewed_scalers import renewed_scalers
 from gradguard.static.optimizers.replaced import replacements
 from gradguard.static.optimizers.replaced_by_heirs import replaced_by_heirs
 from gradguard.static.optimizers.replaced_by_methods import replaced_by_methods
@@ -150,6 +153,9 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
+    flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
+    flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
     flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))

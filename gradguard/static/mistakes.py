@@ -51,6 +51,55 @@ class StaleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewedScaler:
+    """A gradient scaler is made anew in each epoch.
+
+    Args:
+        site: the statement that makes it.
+        scaler: its path.
+        loop: what tells of the loop that it is over epochs.
+        call: where that calls the function which makes it; None where it does so itself.
+    """
+
+    site: Site
+    scaler: str
+    loop: Site
+    call: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlateauDirection:
+    """A scheduler waits for a plateau of what goes the other way.
+
+    Args:
+        site: the step, or what says by which value it is taken.
+        metric: that value.
+        mode: what the scheduler waits for: ``min``, the lowest value, or ``max``.
+        way: which of them would be an improvement.
+        made: where the scheduler is made.
+    """
+
+    site: Site
+    metric: Site
+    mode: str
+    way: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
+class IdleScheduler:
+    """A scheduler is made that nothing steps.
+
+    Args:
+        site: the statement that makes it.
+        scheduler: its path.
+    """
+
+    site: Site
+    scheduler: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 

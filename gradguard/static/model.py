@@ -47,6 +47,7 @@ from gradguard.static.mistakes import (
     Exchanged,
     FrozenInTraining,
     IdleGradients,
+    IdleScheduler,
     KeptContext,
     KeptKey,
     LeftByError,
@@ -66,9 +67,11 @@ from gradguard.static.mistakes import (
     OverwrittenTerm,
     PartlyReset,
     PassedOver,
+    PlateauDirection,
     PutAway,
     RandomKey,
     RenewedAnchor,
+    RenewedScaler,
     Replacement,
     ReplayedDraw,
     ScheduleLength,
@@ -166,6 +169,10 @@ class Function:
         replacements: modules that are replaced after an optimizer was made that has their parameters (reads other
             files).
         stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
+        idle_schedulers: the schedulers that nothing steps (reads other files).
+        plateau_directions: the schedulers that wait for the highest loss, or for the lowest accuracy (reads other
+            files).
+        renewed_scalers: the gradient scalers that are made anew in each epoch (reads other files).
         schedule_lengths: the steps of schedulers that are counted otherwise than they are taken (reads other files).
         broken_ties: what replaces one of two modules that it has given one weight (reads other files).
         live_states: the states of models that it keeps without a copy until they are loaded.
@@ -265,6 +272,9 @@ class Function:
     gradient_sums: list[GradientSum] = field(default_factory=list)
     replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)
     stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
+    idle_schedulers: Callable[[], list[IdleScheduler]] = field(default=list, repr=False)
+    plateau_directions: Callable[[], list[PlateauDirection]] = field(default=list, repr=False)
+    renewed_scalers: Callable[[], list[RenewedScaler]] = field(default=list, repr=False)
     schedule_lengths: Callable[[], list[ScheduleLength]] = field(default=list, repr=False)
     broken_ties: Callable[[], list[BrokenTie]] = field(default=list, repr=False)
     live_states: Callable[[], list[LiveState]] = field(default=list, repr=False)
