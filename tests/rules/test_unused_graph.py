@@ -195,6 +195,13 @@ def test_a_graph_that_nothing_asks_for(snippet: str) -> None:
         .replace("import", "import")
         .replace("def train", "@without_gradients\ndef train"),
         gan("fake = self.G(z).detach()"),
+        gan("fake = self.G(z)\n            fake = fake.detach()"),
+        gan("fake = self.G(z).detach()").replace(
+            "for real in loader:", "for real in loader:\n            self.again()"
+        ),
+        agent("chosen = self.net(following).max(1)[1]", "expected = chosen + self.extra()")
+        .replace("        q = self.net(states).gather(1, actions)\n", "")
+        .replace("mse_loss(q,", "mse_loss(self.net(states).gather(1, actions),"),
         gan("with torch.no_grad():\n                fake = self.G(z)"),
         gan("fake = self.G(z)", ".detach()", "fake"),
         NET + "\nif __name__ == '__main__':\n    net = Net()\n    out = net(torch.randn(2, 8))\n    print(out.shape)\n",

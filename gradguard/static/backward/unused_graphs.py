@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.backward.filled import began_at
+from gradguard.static.backward.filled import began_at, goes_through
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.mistakes import UnusedGraph
-from gradguard.static.model import Forward, Mode, Scope
+from gradguard.static.model import Backward, Forward, Mode, Scope
 from gradguard.static.optimizers.named_frozen import may_be_frozen
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -50,8 +50,7 @@ def unused_graphs(flow: Flow) -> Iterator[UnusedGraph]:
     unused = [run for run in runs if not _is_among(run, wanted)]
     if unused and not all(backward.value.reach for backward in facts.backwards):
         return  # of what it is computed is not known
-    told: set[t.Node] = set()
-    paths: set[str | None] = set()
+    told: set[object] = set()
     for run in unused:
         node = run.site.node
         if node in told or any(each.site.node is node and _is_among(each, wanted) for each in facts.forwards):
@@ -60,12 +59,14 @@ def unused_graphs(flow: Flow) -> Iterator[UnusedGraph]:
         use = _use(flow, run)
         if use is None or not _costs(flow, run, use, wanted):
             continue
-        if run.module not in paths and not _is_left_in_peace(flow, run, use):
-            paths.add(run.module)
-            yield UnusedGraph(
-                run.site, run.module or "", use, bool(facts.backwards), _is_alone(flow, run, wanted),
-                not run.given.reach.isdisjoint(_asked(flow)),
-            )  # fmt: skip
+        path = (t.path_of(node.func) if isinstance(node, t.Call) else None) or run.module or ""
+        stmt = _statement(flow, node)
+        if path in told or stmt in told or _is_left_in_peace(flow, run, use):
+            continue  # once for each network, and for each statement
+        told |= {path, stmt or path}
+        in_training, is_alone = bool(facts.backwards), _is_alone(flow, run, wanted)
+        is_given_graph = not run.given.reach.isdisjoint(_asked(flow))
+        yield UnusedGraph(run.site, path, use, in_training, is_alone, is_given_graph)
 
 
 def _may_waste(flow: Flow) -> bool:
@@ -155,11 +156,10 @@ def _is_among(run: Forward, roots: Roots) -> bool:
 
 def _use(flow: Flow, run: Forward) -> str | None:
     """What becomes of it: ``cut`` at once, cut ``later``, or ``unread``; None where that is not written here."""
-    way = _way_to(flow.ref.define.body, run.site.node)
-    stmt = next((node for node in way if isinstance(node, t.Stmt) and not t.blocks(node)), None)
+    stmt = _statement(flow, run.site.node)
     if stmt is None:
         return "later"
-    inside = way[way.index(stmt) + 1 :]
+    inside = _way_to(t.parts(stmt), run.site.node)
     if any(_cuts(node) for node in inside):
         return "cut"
     if isinstance(stmt, t.Evaluate):
@@ -169,8 +169,23 @@ def _use(flow: Flow, run: Forward) -> str | None:
     names = [t.path_of(target) for each in stmt.targets for target in t.names_in(each)]
     if any(flow.read(name, flow.final).kind is Kind.INSTANCE for name in names if name is not None):
         return None  # what its methods give need not be known to have its graph
+    if _is_cut_next(flow, stmt):
+        return "cut"
     is_read = any(_is_read(flow, name, stmt) for name in names if name is not None)
     return "later" if is_read else "unread" if None not in names and stmt.value is run.site.node else None
+
+
+def _is_cut_next(flow: Flow, stmt: t.Assign) -> bool:
+    """Whether the next statement cuts it off, and leaves the name to that: ``fake = fake.detach()``."""
+    name = t.path_of(stmt.targets[0])
+    blocks = [flow.ref.define.body, *(b for each in flow.ref.define.statements for b in t.blocks(each))]
+    block = next((b for b in blocks if any(each is stmt for each in b)), [])
+    place = next((i for i, each in enumerate(block) if each is stmt), len(block)) + 1
+    following = block[place] if place < len(block) else None
+    if name is None or not isinstance(following, t.Assign) or t.path_of(following.targets[0]) != name:
+        return False
+    cut = t.detached(following.value)
+    return cut is not None and t.path_of(cut) == name
 
 
 def _is_read(flow: Flow, path: str, stmt: t.Stmt) -> bool:
@@ -185,12 +200,18 @@ def _targets(stmt: t.Assign) -> Iterator[t.Expr]:
         yield from t.names_in(target)
 
 
-def _way_to(body: object, node: t.Node) -> list[t.Node]:
-    """The nodes around a node, from the outermost statement of a body to itself."""
-    for each in t.parts(body):
+def _statement(flow: Flow, node: t.Node) -> t.Stmt | None:
+    """The simple statement that a node stands in; none for the head of a loop, say."""
+    simple = (stmt for stmt in flow.ref.define.statements if not t.blocks(stmt))
+    return next((stmt for stmt in simple if t.is_in(node, [stmt])), None)
+
+
+def _way_to(nodes: Iterable[t.Node], node: t.Node) -> list[t.Node]:
+    """The nodes around a node, from one of some to itself."""
+    for each in nodes:
         if each is node:
             return [each]
-        if way := _way_to(each, node):
+        if way := _way_to(t.parts(each), node):
             return [each, *way]
     return []
 
@@ -199,6 +220,9 @@ def _cuts(node: t.Node) -> bool:
     """Whether an expression surely has no graph of what is in it: ``net(x).detach()``, ``torch.argmax(net(x), 1)``."""
     if isinstance(node, t.Attribute):
         return node.name == "data"
+    if isinstance(node, t.Subscript):  # the places of the largest
+        is_second = isinstance(node.index, t.Constant) and node.index.value == 1
+        return is_second and isinstance(node.value, t.Call) and node.value.name in ("max", "min", "sort", "topk")
     return isinstance(node, t.Call) and (node.name in k.CUTS or node.name in k.CHOOSING)
 
 
@@ -212,7 +236,13 @@ def _costs(flow: Flow, run: Forward, use: str, wanted: Roots) -> bool:
         return True
     again = [each for each in flow.facts.forwards if each.module == run.module and _is_among(each, wanted)]
     order = {id(event): place for place, event in enumerate(flow.facts.events)}
-    return not again or any(order[id(each)] < order[id(run)] for each in again)
+    return not again or any(_is_alive(flow, each, order[id(each)], order[id(run)]) for each in again)
+
+
+def _is_alive(flow: Flow, run: Forward, begun: int, now: int) -> bool:
+    """Whether the graph of a call is there, and no backward has been through it yet."""
+    between = flow.facts.events[begun:now]
+    return begun < now and not any(isinstance(each, Backward) and goes_through(each, run) for each in between)
 
 
 def _is_left_in_peace(flow: Flow, run: Forward, use: str) -> bool:
@@ -260,8 +290,7 @@ def _calls_in_loop(caller: FunctionRef, name: str) -> bool:
 
 def _is_alone(flow: Flow, run: Forward, wanted: Roots) -> bool:
     """Whether nothing else of its statement needs a graph, nor what that binds."""
-    way = _way_to(flow.ref.define.body, run.site.node)
-    stmt = next((node for node in way if isinstance(node, t.Stmt) and not t.blocks(node)), None)
+    stmt = _statement(flow, run.site.node)
     if not isinstance(stmt, t.Assign | t.Evaluate | t.Return):
         return False
     paths = [t.path_of(node) for node in t.walk(stmt) if isinstance(node, t.Name | t.Attribute)]
