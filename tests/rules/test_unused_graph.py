@@ -188,6 +188,7 @@ def test_a_graph_that_nothing_asks_for(snippet: str) -> None:
             "def main(loader):\n", "def main(loader):\n    Net.register_forward_hook(keep)\n"
         ),
         FEATURES.replace("backbone(x).detach()  # !", "backbone(x)"),
+        FEATURES.replace("  # !", "").replace("    train_head(Net(8, 64)", "    train_head(freeze_all(Net(8, 64))"),
         FEATURES.replace("  # !", "").replace("    for x, y", "    backbone.requires_grad_(False)\n    for x, y"),
         ROLLOUT.replace("  # !", "").replace("loss = -torch", "loss = old.entropy().mean() - torch"),
         STATISTICS.replace("after = net(x)  # !", "after = measure(x)"),

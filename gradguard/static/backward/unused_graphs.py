@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -16,7 +17,7 @@ from gradguard.static.optimizers.named_frozen import may_be_frozen
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.reading.roots import node_of
-from gradguard.static.values import Kind, Roots, Source, Value
+from gradguard.static.values import Kind, Root, Roots, Source, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -35,6 +36,11 @@ _OF_LAYERS = frozenset("forward __call__ __init__ <module> training_step loss co
 _PLAIN_DECORATORS = frozenset("staticmethod classmethod property override abstractmethod timer profile".split())
 _NETWORKS = frozenset("Sequential DataParallel DistributedDataParallel Transformer TransformerEncoder".split())
 _NO_TENSORS = (Kind.MODULE, Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL, Kind.INSTANCE)
+_OF_TENSORS = frozenset().union(
+    k.BREAKING_METHODS, k.SHAPING_METHODS, k.MOVING_METHODS, k.DIFFERENTIABLE_METHODS,
+    "log_prob sample rsample entropy items values keys get append extend".split(),
+)  # fmt: skip
+"""Of tensors, the distributions of torch, and what has several of them."""
 _LEVELS = 3
 """Calls between a loop and what it runs."""
 _BEGUN = (Source.GRAPH, Source.LOSS, Source.CALL, Source.LEAF, Source.CARRIED)
@@ -109,7 +115,7 @@ def _is_evaluated_in(run: Forward) -> bool:
 def _is_network(flow: Flow, run: Forward) -> bool:
     """Whether it is a network: no layer alone, which saves little, and nothing that is only named so."""
     node, name = run.site.node, (run.module or "").rpartition(".")[2]
-    if k.LOSS_CALLABLE.search(name) is not None:
+    if k.LOSS_CALLABLE.search(name) is not None or _NO_NETWORK.search(name) is not None:
         return False
     begun = (node_of(root.key) is node for root in flow.given_graphs.get(node, ()))
     if node not in flow.saving and not any(begun):
@@ -119,7 +125,7 @@ def _is_network(flow: Flow, run: Forward) -> bool:
         return known.may_learn
     if isinstance(known, str) and known.startswith("torch.nn."):
         return known.rpartition(".")[2] in _NETWORKS
-    if not run.is_shown and (_NO_NETWORK.search(name) is not None or _is_given_module(flow, run)):
+    if _is_given_module(flow, run):
         return False
     return run.is_shown or not run.may_record_nothing()
 
@@ -140,7 +146,19 @@ def _wanted(flow: Flow) -> Roots:
     values += [store.value for store in facts.stores if store.scope is not Scope.LOCAL]
     values += [value for path, value in flow.final.env.items() if flow.scope(path) is not Scope.LOCAL]
     values += [flow.read(name, flow.final) for name in _names_in_closures(flow)]
-    return frozenset(flow.escaped).union(*(value.reach for value in values))
+    return frozenset(flow.escaped).union(_lost(flow), *(value.reach for value in values))
+
+
+def _lost(flow: Flow) -> Roots:
+    """The graphs that are given to functions of the program which give others back: they may be in those as well."""
+    found: set[Root] = set()
+    for call in flow.ref.calls:
+        result = flow.given_graphs.get(call)
+        paths = [t.path_of(arg.value) for arg in call.args] if result is not None else []
+        for path in paths:
+            found |= flow.read(flow.canonical(path), flow.final).reach if path is not None else frozenset()
+        found -= result or frozenset()
+    return frozenset(found)
 
 
 def _names_in_closures(flow: Flow) -> frozenset[str]:
@@ -160,6 +178,10 @@ def _use(flow: Flow, run: Forward) -> str | None:
     if stmt is None:
         return "later"
     inside = _way_to(t.parts(stmt), run.site.node)
+    methods = (node for node in inside if isinstance(node, t.Attribute) and node is not run.site.node)
+    called = {id(node.func) for node in inside if isinstance(node, t.Call) and node is not run.site.node}
+    if any(id(node) in called and node.name not in _OF_TENSORS for node in methods):
+        return None
     if any(_cuts(node) for node in inside):
         return "cut"
     if isinstance(stmt, t.Evaluate):
@@ -169,10 +191,18 @@ def _use(flow: Flow, run: Forward) -> str | None:
     names = [t.path_of(target) for each in stmt.targets for target in t.names_in(each)]
     if any(flow.read(name, flow.final).kind is Kind.INSTANCE for name in names if name is not None):
         return None  # what its methods give need not be known to have its graph
+    if any(map(_is_method_of_object, flow.ref.calls, repeat(frozenset(names)))):
+        return None
     if _is_cut_next(flow, stmt):
         return "cut"
     is_read = any(_is_read(flow, name, stmt) for name in names if name is not None)
     return "later" if is_read else "unread" if None not in names and stmt.value is run.site.node else None
+
+
+def _is_method_of_object(call: t.Call, names: frozenset[str | None]) -> bool:
+    """Whether a method of something is called that no tensor has: what it gives need not be known to have a graph."""
+    func = call.func
+    return isinstance(func, t.Attribute) and t.path_of(func.value) in names and func.name not in _OF_TENSORS
 
 
 def _is_cut_next(flow: Flow, stmt: t.Assign) -> bool:
@@ -267,7 +297,9 @@ def _is_asked_besides(flow: Flow, run: Forward) -> bool:
 
 def _comes_again(flow: Flow, run: Forward) -> bool:
     """Whether it runs more than once in a program, as far as can be seen."""
-    if run.loop is not None or flow.facts.backwards or flow.facts.steps:
+    if run.loop is not None:
+        return True
+    if flow.facts.name != "<module>" and (flow.facts.backwards or flow.facts.steps):
         return True
     return _is_repeated(flow, flow.ref, _LEVELS)
 

@@ -16,6 +16,8 @@ _FREEZES = re.compile(
     r"\bp\w*\.detach_\(|"
     r"\.requires_grad(?:[ \t]*=(?!=)[ \t]*|_\([ \t]*(?:requires_grad[ \t]*=[ \t]*)?)(?!True\b|\))"
 )
+# A helper that does so, by its name: it may be one of a library.
+_HELPER = re.compile(r"(?<!def )\b\w*(?:requires_grad|fre+ze|toggle_grad)\w*\((?!\s*\))")
 _FREEZING = ("requires_grad", ".detach_(")
 _NEAR = 100
 """Characters before a line that freezes something, in which a loop over parameters begins."""
@@ -23,6 +25,8 @@ _NEAR = 100
 
 def may_be_frozen(flow: Flow, name: str) -> bool:
     """Whether a function of this file freezes something, or a helper is given what has this name, that does so."""
+    if _HELPER.search(flow.module.source.text) is not None:
+        return True
     named = re.compile(rf"\b{re.escape(name)}\b") if name else None
     survey = flow.project.survey
     texts = [text for word in _FREEZING for text in survey.texts_used(word, flow.module, _FREEZES)]
