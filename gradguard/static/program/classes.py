@@ -13,6 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.memo import Remembers, cached_property, memo_of
 from gradguard.static.program import objects, parameters, same_object
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.names import named_kind
 from gradguard.static.program.selves import with_self
 from gradguard.static.reading.conditions import tested_flag, word_asked
 from gradguard.static.source import Chunk, Site
@@ -219,6 +220,8 @@ class Class(Remembers):
                     return Value(kind=Kind.MODULE)
                 if found.kind is Kind.UNKNOWN and cls._is_part(name, ref, value):
                     return Value(kind=Kind.MODULE)
+                if found.kind in (Kind.UNKNOWN, Kind.OUTPUT, Kind.TENSOR) and self._is_model(name, value):
+                    return Value(kind=Kind.MODULE)
                 if found.kind is Kind.LOADER and f"self.{name}" in self.modules:
                     return Value(kind=Kind.MODULE)  # `self.net = generator.cuda()`: by that name it may be either
                 if found.holding(Held.FROZEN) and parameters.may_learn_again(self, name):
@@ -230,6 +233,11 @@ class Class(Remembers):
                 if found.kind not in (Kind.UNKNOWN, Kind.NOTHING) or found.roots or found.parts:
                     return found.with_roots(Root(Source.LEAF, value)) if name in cls._leaves else found
         return None
+
+    def _is_model(self, name: str, value: t.Expr) -> bool:
+        """Whether what some call gives is named, and used, as only a module is: ``self.model = torch.load(path)``."""
+        path = f"self.{name}"
+        return isinstance(value, t.Call) and path in self.modules and named_kind(path) is Kind.MODULE
 
     def _is_part(self, name: str, ref: FunctionRef, value: t.Expr) -> bool:
         """Whether a module keeps, and runs, a part of a module of unknown class: ``self.features = self.net.base``.

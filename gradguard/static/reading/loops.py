@@ -132,7 +132,8 @@ def _iterate(
         _as_left(flow, frame, other)
         after = merge(after, other)
     if after is not None and end is not None:
-        after.frozen |= end.frozen  # a loop over parameters runs
+        after.frozen |= end.frozen  # a loop over parameters runs, and one over models
+        after.evaluating |= {path for path in end.evaluating if path.endswith("[*]")}
         _mark_elements(stmt, end, after)
     if after is not None and frame.replaces is not None and frame.replacement is not None:
         _replace_elements(flow, frame.replaces, frame.replacement, after)

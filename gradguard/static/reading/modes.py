@@ -17,7 +17,7 @@ from gradguard.static.program.functions import FunctionRef
 from gradguard.static.reading.called import Called
 from gradguard.static.reading.conditions import outcome
 from gradguard.static.reading.places import assigned_anywhere
-from gradguard.static.reading.state import State
+from gradguard.static.reading.state import State, is_of
 from gradguard.static.source import Site
 from gradguard.static.values import (
     NOTHING,
@@ -202,7 +202,9 @@ def _set_training(c: Called, *, on: bool | None, asked: Site | None = None) -> V
     if on is False:
         c.state.evaluating |= {path}
     else:
-        c.state.evaluating -= {p for p in c.state.evaluating if path in (p, "self")}
+        c.state.evaluating -= {
+            p for p in c.state.evaluating if path in (p, "self") or (p[-1] == "]" and is_of(path, p))
+        }
     return c.receiver
 
 

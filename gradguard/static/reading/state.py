@@ -64,8 +64,8 @@ class State:
         return State(dict(self.env), self.mode, self.evaluating, self.lost, self.computed, self.frozen, self.left)
 
     def evaluates(self, module: str | None) -> bool:
-        """Whether a module was put into evaluation mode, or one that it is a part of."""
-        return module is not None and any(f"{module}.".startswith(f"{path}.") for path in self.evaluating)
+        """Whether a module was put into evaluation mode, with what it is a part or an element of."""
+        return module is not None and any(is_of(module, path) for path in self.evaluating)
 
     def freezes(self, module: str | None) -> bool:
         """Whether no parameter of a module wants a gradient, of itself or with the one that it is a part of."""
@@ -115,6 +115,11 @@ def _on_entry(path: str, present: Value, env: dict[str, Value]) -> Value:
         return Value()
     root = Root(Source.PLACE, path)
     return Value(frozenset((root,)), must=frozenset((root,)), kind=present.kind, ref=present.ref)
+
+
+def is_of(module: str, path: str) -> bool:
+    """Whether a module is the one at a path, a part of it, or one of the elements of ``models[*]``."""
+    return f"{module}.".startswith(f"{path}.") or (path.endswith("[*]") and module.startswith(path[:-2]))
 
 
 def merge(a: State | None, b: State | None, trusted: str = "both") -> State | None:
