@@ -42,9 +42,18 @@ def may_share(flow: Flow, one: str, other: str) -> bool:
 
 def _made_of(flow: Flow, path: str) -> Iterator[str]:
     """What a module is made with, by the paths of it."""
-    for call in made_at(flow, path):
+    for call in (*made_at(flow, path), *_made_in_tuples(flow, path)):
         given = [item for arg in call.args for item in _items(arg.value)]
         yield from (found for item in given if (found := t.path_of(item)) is not None)
+
+
+def _made_in_tuples(flow: Flow, path: str) -> Iterator[t.Call]:
+    """``Critic(words)`` of ``actor, critic = Actor(words), Critic(words)``."""
+    for ref in _scopes(flow):
+        for stmt in ref.define.statements:
+            if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Display):
+                pairs = t.pairs(stmt.targets, stmt.value)
+                yield from (made for target, made in pairs if isinstance(made, t.Call) and t.path_of(target) == path)
 
 
 def _items(expr: t.Expr) -> list[t.Expr]:
