@@ -20,7 +20,9 @@ A shallow copy of a model, `target = copy.copy(net)`, has its parameters as well
 other changes nothing, and a target network that is made so never lags behind.
 
 The weights that a penalty compares with are to be copied as well: `anchor[name] = p.detach()` has the memory of the
-weight, so that `(p - anchor[name]) ** 2` is always 0 (in EWC, in FedProx).
+weight, so that `(p - anchor[name]) ** 2` is always 0 (in EWC, in FedProx). So are those of an average of the weights:
+`shadow[name].lerp_(p, 0.01)` of `shadow[name] = p.detach()` mixes the weights with themselves, and the average is
+always the model.
 
 **Instead**, copy it, `copy.deepcopy(model.state_dict())` (a `.copy()` of the dict has the same tensors), or save it
 right away, `torch.save(model.state_dict(), path)`:
@@ -96,15 +98,16 @@ def goes_on(function: Function) -> Iterator[Finding]:
 
 
 def _anchor(state: LiveState, value: Site, used: Site) -> Finding:
-    """``anchor[name] = p.detach()``, and ``(p - anchor[name]) ** 2`` later."""
+    """``anchor[name] = p.detach()``, and ``(p - anchor[name]) ** 2``, or ``anchor[name].lerp_(p, 0.01)``, later."""
     call = "clone()" if value.code.endswith((".detach()", ".data")) else "detach().clone()"
     return rule.finding(
         value,
         f"`{state.kept}` has no copies: each step changes what is in it with the weights of `{state.model}`",
         help=f"keep `{one_line(value.code)}.{call}`",
         fix=with_call(value, call),
-        related=(used.related("this is always 0: both are the same memory"),),
+        related=(used.related(_SAME[state.is_averaged]),),
     )
 
 
 _USED = {False: "by then it is as the last step has left it", True: "this changes nothing: they are the same tensors"}
+_SAME = {False: "this is always 0: both are the same memory", True: "this mixes the weights with themselves"}

@@ -26,6 +26,8 @@ loss = nn.CrossEntropyLoss()(model(x), y)
 loss = F.nll_loss(F.log_softmax(scores, dim=1), y)
 ```
 
+So it is with one of the losses, or one of the models, that an option chooses from.
+
 **Not flagged.** `log_softmax` before `cross_entropy`, which changes nothing; the logarithm of probabilities; a model
 that gives probabilities only in evaluation, or on some of its ways; probabilities as the target; a softmax with more
 behind it, as attention has it; probabilities that are multiplied or added to; a loss of which no backward is run.
@@ -86,5 +88,4 @@ def is_given_something_else(function: Function) -> Iterator[Finding]:
             says = f"{name} takes logarithms of probabilities, and is given {given}: its gradients are wrong"
             help = "give it what `log_softmax` makes of the scores"
         here = "this is what it is given"
-        related = (each.made.related(here),) if each.made is not None else ()
-        yield rule.finding(each.site, says, help=help, related=related)
+        yield rule.finding(each.site, says, help=help, related=tuple(made.related(here) for made in each.made))

@@ -55,7 +55,7 @@ _USED = sign(
     "ema", "weight",
     pattern=r"\b(?:in|list|tuple|set|dict|sum|max|min|\w*[oO]ptim\w*|Adam\w*|SGD|clip_grad\w*|\w*(?:ema|weight)\w*)"
     r"\b[ \t(]*(?:self\.)?\w*(?:param|net|train|weight|var|iter|group|decay|layer|modul|buffer|\bps?\b|\b[a-z]\b)|"
-    r"\w*param\w*\b[ \t]*[,)\]]",
+    r"\w*(?:param|weight)\w*\b[ \t]*[,)\]]",
     own=True,
 )  # fmt: skip
 

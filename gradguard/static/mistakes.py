@@ -164,7 +164,8 @@ class LiveState:
         used: the statement that loads it, saves it, or hands it to the caller; None where others take it.
         is_shallow: it is a shallow copy of a model, which has its parameters, and is used as if it had others.
         is_one_of_several: it is put into a collection with others, all of the same tensors.
-        value: the weight that is kept, where it is compared with itself later.
+        value: the weight that is kept, where it is compared, or mixed, with itself later.
+        is_averaged: it is mixed.
     """
 
     site: Site
@@ -175,6 +176,7 @@ class LiveState:
     is_one_of_several: bool = False
     is_shallow: bool = False
     value: Site | None = None
+    is_averaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,13 +566,13 @@ class NormalisedTwice:
         site: the call of the loss.
         loss: which one: ``cross_entropy``, ``bce`` (with logits), ``nll``, ``ctc`` or ``kl``.
         kind: what it is given: of ``softmax``, of ``sigmoid``, or ``raw``.
-        made: what makes that.
+        made: what makes that, of each model that may be it.
     """
 
     site: Site
     loss: str
     kind: str
-    made: Site | None
+    made: tuple[Site, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG234"
 
@@ -188,3 +188,75 @@ OUTER = """
 def test_an_object_of_another_file(start: str, of: str, found: bool, tmp_path: Path) -> None:
     files = {"inner.py": INNER.format(start=start), "outer.py": OUTER.format(of=of)}
     assert lines_in_files(tmp_path, files, CODE) == ([("inner.py", 11)] if found else [])
+
+
+# A module adapts its own part, and whoever calls it says whether the graph is made.
+MODULE = """
+    from torch.func import functional_call
+
+    class Meta(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def begin(self):
+            return {n: p.clone().detach().requires_grad_() for n, p in self.net.named_parameters()}  # !
+
+        def adapt(self, x, y, second_order=True):
+            fast = self.begin()
+            for _ in range(3):
+                loss = F.mse_loss(functional_call(self.net, fast, (x,)), y)
+                grads = torch.autograd.grad(loss, list(fast.values()), create_graph=second_order)
+                fast = {n: w - 0.1 * g for (n, w), g in zip(fast.items(), grads)}
+            return fast
+
+        def forward(self, x, y, xq, yq):
+            fast = self.adapt(x, y)
+            return F.mse_loss(functional_call(self.net, fast, (xq,)), yq)
+
+    def train(tasks):
+        meta = Meta(Net())
+        optimizer = torch.optim.Adam(meta.parameters())
+        for x, y, xq, yq in tasks:
+            loss = meta(x, y, xq, yq)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        MODULE,
+        MODULE.replace("meta(x, y, xq, yq)", "meta.forward(x, y, xq, yq)"),
+        MODULE.replace("second_order=True)", "second_order=False)").replace("adapt(x, y)", "adapt(x, y, True)"),
+        MODULE.replace("second_order=True)", "second_order)").replace("adapt(x, y)", "adapt(x, y, second_order=True)"),
+        MODULE.replace("create_graph=second_order", "create_graph=True"),
+        MODULE.replace("meta.parameters()", "meta.net.parameters()"),
+        MODULE.replace("def forward(self, x", "def query(self, x").replace("meta(x, y, xq", "meta.query(x, y, xq"),
+    ],
+)
+def test_a_module_that_adapts_its_own_part(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("p.clone().detach().requires_grad_()", "p.clone()")],
+        [("self.adapt(x, y)", "self.adapt(x, y, second_order=False)")],
+        [("self.adapt(x, y)", "self.adapt(x, y, second_order=self.training)")],
+        [("self.adapt(x, y)", "self.adapt(*task)"), ("forward(self, x, y, xq, yq)", "forward(self, task, xq, yq)")],
+        [("second_order=True):", "second_order=False):")],
+        [("        fast = self.begin()", "        second_order = self.epoch > 10\n            fast = self.begin()")],
+        [("F.mse_loss(functional_call(self.net, fast, (xq,)), yq)", "F.mse_loss(functional_call(self.net, fast, (xq,)),"
+          " yq) + F.mse_loss(self.net(xq), yq)")],
+        [("w - 0.1 * g", "w - self.rate * g"), ("self.net = net", "self.net = net\n            self.rate = "
+          "nn.Parameter(torch.tensor(0.1))")],
+        [("meta.parameters()", "head.parameters()")],
+        [("            optimizer.step()", "            move_towards(meta, 0.1)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_a_module(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(MODULE, *edits), CODE)

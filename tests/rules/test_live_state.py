@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG217"
 
@@ -1112,3 +1112,118 @@ def test_look_alikes_of_states_that_a_helper_writes(changed: dict[str, str]) -> 
 def test_a_state_that_is_written_at_once() -> None:
     at_once = HELPED.replace("\n        write(best_state", "\n                write(best_state").replace("{mark}", "")
     assert_clean(at_once.format(**WRITTEN), CODE)
+
+
+AVERAGE = """
+class Average:
+    def __init__(self, net, decay):
+        self.decay = decay
+        self.shadow = {name: p.detach() for name, p in net.named_parameters()}  # !
+
+    def update(self, model):
+        for name, p in model.named_parameters():
+            self.shadow[name].lerp_(p.detach(), 1 - self.decay)
+
+class Trainer:
+    def __init__(self, net):
+        self.net = net
+        self.average = Average(self.net, 0.99)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            F.mse_loss(self.net(x), y).backward()
+            self.optimizer.step()
+            self.average.update(self.net)
+"""
+EMA = """
+class EMA:
+    def __init__(self, model, decay):
+        self.model, self.decay = model, decay
+        self.shadow = {}
+        self.register()
+
+    def register(self):
+        for name, p in self.model.named_parameters():
+            if p.requires_grad:
+                self.shadow[name] = p.data  # !
+
+    def update(self):
+        for name, p in self.model.named_parameters():
+            if p.requires_grad:
+                self.shadow[name].mul_(self.decay).add_(p.data, alpha=1 - self.decay)
+
+    def load_state_dict(self, state):
+        self.shadow = state["shadow"]
+"""
+SLOW = """
+def train(net, loader, optimizer):
+    slow = [p.detach() for p in net.parameters()]  # !
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.mse_loss(net(x), y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for s, p in zip(slow, net.parameters()):
+                s.lerp_(p, 0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        AVERAGE,
+        AVERAGE.replace(".lerp_(p.detach(), 1 - self.decay)", ".mul_(self.decay).add_((1 - self.decay) * p.data)"),
+        AVERAGE.replace("{name: p.detach() for", "{name: p.data for"),
+        EMA,
+        EMA.replace(
+            "self.shadow[name].mul_(self.decay).add_(p.data, alpha=1 - self.decay)",
+            "self.shadow[name] -= (1 - self.decay) * (self.shadow[name] - p.data)",
+        ),
+        EMA.replace("self.shadow[name].mul_(self.decay).add_(p.data", "self.shadow[name].data.mul_(0.9).add_(p.data"),
+        SLOW,
+        SLOW.replace("s.lerp_(p, 0.01)", "s += 0.01 * (p - s)"),
+        SLOW.replace("s.lerp_(p, 0.01)", "s.sub_(0.01 * (s - p.detach()))"),
+        SLOW.replace("[p.detach() for p in", "[p.data for p in"),
+    ],
+)
+def test_an_average_in_the_memory_of_the_weights(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(AVERAGE, ("{name: p.detach() for", "{name: p.detach().clone() for")),
+        twin(AVERAGE, ("self.average.update(self.net)", "self.average.update(self.other)")),
+        twin(AVERAGE, ("Average(self.net, 0.99)", "Average(copy.deepcopy(self.net), 0.99)")),
+        twin(AVERAGE, ("Average(self.net, 0.99)", "Average(self.target, 0.99)")),  # it is to follow the other one
+        twin(AVERAGE, ("        self.average = Average(self.net, 0.99)\n", "")),
+        twin(AVERAGE, ("            self.average.update(self.net)\n", "")),
+        twin(AVERAGE, ("self.net = net", "self.net = net\n        self.net = torch.compile(copy.deepcopy(net))")),
+        twin(AVERAGE, ("self.shadow[name].lerp_(p.detach(), 1 - self.decay)",
+                       "self.shadow[name] = torch.lerp(self.shadow[name], p.detach(), 0.1)")),
+        twin(AVERAGE, ("self.decay = decay", "self.decay = decay\n        self.shadow = torch.load('shadow.pt')")),
+        twin(EMA, ("= p.data", "= p.data.clone()")),
+        twin(EMA, ("self.shadow[name].mul_(self.decay).add_(p.data, alpha=1 - self.decay)",
+                   "self.shadow[name] = (1 - self.decay) * p.data + self.decay * self.shadow[name]")),
+        twin(EMA, ("self.shadow[name].mul_(self.decay).add_(p.data, alpha=1 - self.decay)",
+                   "self.shadow[name].add_(p.grad, alpha=-self.decay)")),
+        twin(EMA, ("self.register()", "self.register()\n        self.shadow = copy.deepcopy(self.shadow)")),
+        twin(EMA, ("        self.register()\n", ""), ("    def update(self):",
+             "    def start(self, average):\n        self.model = average\n\n    def update(self):")),
+        twin(EMA, ("for name, p in self.model.named_parameters():\n            if p.requires_grad:\n"
+             "                self.shadow[name].mul_", "for name, p in self.online.named_parameters():\n"
+             "            if p.requires_grad:\n                self.shadow[name].mul_")),
+        twin(SLOW, ("[p.detach() for p in", "[p.detach().clone() for p in")),
+        twin(SLOW, ("zip(slow, net.parameters())", "zip(slow, other.parameters())")),
+        twin(SLOW, ("s.lerp_(p, 0.01)", "s.add_(p.grad, alpha=-0.01)")),
+        twin(SLOW, ("for s, p in zip(slow, net.parameters())", "for s in slow"),
+             ("s.lerp_(p, 0.01)", "s.add_(s, alpha=-1e-4)")),
+        twin(SLOW, ("    for x, y", "    slow = [s.clone() for s in slow]\n    for x, y")),
+        twin(SLOW, ("s.lerp_(p, 0.01)", "p.lerp_(s, 0.01)")),
+    ],
+)  # fmt: skip
+def test_look_alikes_of_an_average(snippet: str) -> None:
+    assert_clean(snippet, CODE)

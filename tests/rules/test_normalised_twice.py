@@ -490,3 +490,98 @@ def test_a_loss_of_ones_own_is_for_training(edit: tuple[str, str]) -> None:
 def test_look_alikes_of_a_loss_of_ones_own(edit: tuple[str, str]) -> None:
     assert edit[0] in LOSS_CLASS
     assert_clean(LOSS_CLASS.replace(*edit), CODE)
+
+
+OPTION = """
+def main(args, loader):
+    model = Net()
+    if args.loss == "dice":
+        criterion = DiceLoss()
+    elif args.loss == "ce":
+        criterion = nn.CrossEntropyLoss()
+    else:
+        criterion = nn.BCELoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)  # !
+        loss.backward()
+        optimizer.step()
+"""
+DICE = """
+class DiceLoss(nn.Module):
+    def forward(self, out, y):
+        return 1 - (out * y).sum() / (out + y).sum()
+"""
+SCRIPT = """
+if __name__ == "__main__":
+    model = Net() if args.small else Linear()
+    criterion = nn.CrossEntropyLoss().to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)  # !
+        loss.backward()
+        optimizer.step()
+"""
+LINEAR = """
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.fc(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        NET + DICE + OPTION,
+        (NET + DICE + OPTION).replace("criterion = DiceLoss()", "criterion = nn.MSELoss()"),
+        (NET + DICE + OPTION).replace("softmax = nn.Softmax(dim=1)", "softmax = nn.Sigmoid()"),
+        NET + LINEAR + SCRIPT,
+        (NET + LINEAR + SCRIPT).replace("nn.CrossEntropyLoss()", "nn.NLLLoss()"),
+    ],
+)
+def test_an_option_chooses(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+def test_each_model_that_is_wrong_is_named() -> None:
+    both = twin(NET + LINEAR + SCRIPT, ("nn.CrossEntropyLoss()", "nn.NLLLoss()"), ("self.fc(x)", "F.softmax(x, 1)"))
+    (found,) = findings(both, CODE)
+    assert len(found.related) == 2
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("nn.CrossEntropyLoss()", "nn.NLLLoss()"), ("self.softmax(x)", "self.softmax(x).log()")],
+        [("nn.CrossEntropyLoss()", "nn.L1Loss()")],
+        [("return self.softmax(x)", "return x if self.kind == 'ce' else self.softmax(x)")],
+        [("self.softmax = nn.Softmax(dim=1)", "self.softmax = nn.Identity() if kind == 'ce' else nn.Softmax(dim=1)")],
+        [("    optimizer =", "    if args.loss == 'ce':\n        model.softmax = nn.Identity()\n    optimizer =")],
+        [("        loss = criterion(model(x), y)", "        out = model(x)\n        if args.loss == 'ce':\n"
+          "            out = out.log()\n        loss = criterion(out, y)")],
+        [("        loss = criterion(model(x), y)", "        loss = F.mse_loss(model(x), y)\n"
+          "        if args.loss != 'ce':\n            loss = criterion(model(x), y)")],
+        [("    model = Net()", "    model = Linear() if args.loss == 'ce' else Net()")],
+        [("    model = Net()", "    model = build(args)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_an_option(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(NET + LINEAR + DICE + OPTION, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("self.softmax(x)", "F.log_softmax(x, 1)")],
+        [("        loss = criterion(model(x), y)", "        if args.small:\n"
+          "            loss = F.mse_loss(model(x), y)\n        else:\n            loss = criterion(model(x), y)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_a_script(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(NET + LINEAR + SCRIPT, *edits), CODE)

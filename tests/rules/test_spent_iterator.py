@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, twin
 
 CODE = "GG220"
 
@@ -483,3 +483,90 @@ def test_a_group_of_it_is_empty() -> None:
     lines = ("p = model.parameters()", "a = optim.SGD(p, 0.1)", "b = optim.Adam([{'params': p}])")
     (finding,) = findings(function(*lines), CODE)
     assert "a group without parameters" in finding.message
+
+
+GIVEN_BACK = """
+def setup(hp):
+    model = Net(hp)
+    params = filter(lambda p: p.requires_grad, model.parameters())
+    optimizer = torch.optim.SGD(params, lr=hp.lr)
+    return model, params, optimizer
+
+def step(model, params, optimizer, x, y):
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    nn.utils.clip_grad_norm_(params, 1.0)
+    optimizer.step()
+
+def main(hp, loader):
+    model, params, optimizer = setup(hp)
+    for x, y in loader:
+        step(model, params, optimizer, x, y)  # !
+"""
+HERE = """
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        nn.utils.clip_grad_norm_(params, 1.0)  # !
+        optimizer.step()
+"""
+
+
+def in_place_of_step() -> str:
+    return GIVEN_BACK.replace("\n        step(model, params, optimizer, x, y)  # !\n", HERE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        GIVEN_BACK,
+        in_place_of_step(),
+        GIVEN_BACK.replace("filter(lambda p: p.requires_grad, model.parameters())", "model.parameters()"),
+        GIVEN_BACK.replace("return model, params, optimizer", "return (model, params, optimizer)"),
+        GIVEN_BACK.replace("params, optimizer = setup", "weights, optimizer = setup").replace(
+            "step(model, params, optimizer, x, y)  # !", "step(model, weights, optimizer, x, y)  # !"
+        ),
+        in_place_of_step().replace("def main(hp, loader):", "def main(hp, loader):\n  for seed in range(5):"),
+    ],
+)
+def test_a_function_gives_back_what_it_has_used_up(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("filter(lambda p: p.requires_grad, model.parameters())", "[p for p in model.parameters()]")],
+        [("SGD(params, lr", "SGD(model.parameters(), lr"), ("    for x, y in loader:\n        step(",
+          "    if hp.once:\n        x, y = next(loader)\n        step(")],
+        [("return model, params, optimizer", "return model, list(model.parameters()), optimizer")],
+        [("    optimizer = torch.optim.SGD(params, lr=hp.lr)\n", "    optimizer = torch.optim.SGD(params, lr=hp.lr)\n"
+          "    params = list(model.parameters())\n")],
+        [("return model, params, optimizer", "if hp.clip:\n        return model, model.weights, optimizer\n"
+          "    return model, params, optimizer")],
+        [("    for x, y", "    params = [*model.parameters()]\n    for x, y")],
+        [("    for x, y", "    params = model.weights\n    for x, y")],
+        [("optimizer = torch.optim.SGD(params, lr=hp.lr)", "optimizer = torch.optim.SGD(params, lr=hp.lr) "
+          "if hp.train else None"), ("        step(", "        print(")],
+        [("model, params, optimizer = setup(hp)", "model, *params, optimizer = setup(hp)")],
+        [("def setup(hp):", "@cached\ndef setup(hp):")],
+        [("model, params, optimizer = setup(hp)", "model, optimizer, params = setup(hp)"),
+         ("return model, params, optimizer", "return model, optimizer, (params,)")],
+        [("        step(model, params,", "        step(model, model.parameters(),")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_what_is_given_back(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(GIVEN_BACK, *edits), CODE)
+
+
+def test_each_call_gives_iterators_of_its_own() -> None:
+    once = """
+    def parts(model):
+        params = model.parameters()
+        return params, len(model.weight)
+
+    def main(model):
+        for _ in range(3):
+            params, size = parts(model)
+            optimizer = torch.optim.SGD(params, lr=0.1)
+    """
+    assert_clean(once, CODE)

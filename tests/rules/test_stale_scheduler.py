@@ -716,3 +716,84 @@ def test_the_condition_by_which_it_is_made_once_is_shown() -> None:
     assert condition.message == "it is made once, by this condition: `self.scheduler is None`"
     assert replaced.message.startswith("the next one takes its place here: `self.optimizer = ")
     assert condition.line == found.span.line - 1
+
+
+STAGED = """
+    class FineTuner:
+        def __init__(self, model):
+            self.model = model
+            self.stage = 0
+            self.enter(0)
+            self.scheduler = StepLR(self.optimizer, 10)
+
+        def enter(self, stage):
+            self.stage = stage
+            self.model.unfreeze(stage)
+            self.optimizer = SGD((p for p in self.model.parameters() if p.requires_grad), lr=0.1)  # !
+
+        def begin(self, epoch):
+            if epoch // 10 != self.stage:
+                self.enter(epoch // 10)
+
+        def train(self, x, y):
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+
+        def fit(self, loader, epochs):
+            for epoch in range(epochs):
+                self.begin(epoch)
+                for x, y in loader:
+                    self.train(x, y)
+                self.scheduler.step()
+"""
+OUTSIDE = """
+    def main(model, loader):
+        tuner = FineTuner(model)
+        for epoch in range(30):
+            if epoch % 10 == 9:
+                tuner.enter(epoch // 10)
+            for x, y in loader:
+                tuner.train(x, y)
+            tuner.scheduler.step()
+"""
+NO_BEGIN = STAGED.replace("                self.begin(epoch)\n", "")
+STAGES = {
+    "in each stage": STAGED,
+    "by the loop itself": STAGED.replace("self.begin(epoch)", "if epoch == 10: self.enter(1)").replace(
+        "if epoch == 10", "if epoch in (10, 20)"
+    ),
+    "from outside": NO_BEGIN + OUTSIDE,
+    "by a helper of the constructor": STAGED.replace(
+        "            self.enter(0)\n            self.scheduler = StepLR(self.optimizer, 10)\n",
+        "            self.build()\n\n        def build(self):\n            self.enter(0)\n"
+        "            self.scheduler = StepLR(self.optimizer, 10)\n",
+    ),
+}
+STAGES_OF_BOTH = {
+    "the constructor alone": NO_BEGIN,
+    "the scheduler with it": twin(
+        STAGED, ("            self.scheduler = StepLR(self.optimizer, 10)\n", ""),
+        ("        def begin", "            self.scheduler = StepLR(self.optimizer, 10)\n\n        def begin"),
+    ),
+    "the scheduler anew": twin(STAGED, ("self.enter(epoch // 10)",
+                                        "self.enter(epoch // 10); self.scheduler = StepLR(self.optimizer, 10)")),
+    "given the new one": twin(STAGED, ("self.enter(epoch // 10)",
+                                       "self.enter(epoch // 10); self.scheduler.optimizer = self.optimizer")),
+    "no steps of it": twin(STAGED, ("                self.scheduler.step()\n", "")),
+    "the groups anew": twin(STAGED, ("self.optimizer = SGD((", "self.optimizer.param_groups[0]['params'] = list((")),
+    "before the scheduler": twin(STAGED, ("            self.enter(0)\n", "            self.enter(0)\n"
+                                          "            self.begin(10)\n"), ("                self.begin(epoch)\n", "")),
+    "everything anew": twin(NO_BEGIN, ("        def train(", "        def reset(self):\n            self.__init__("
+                                       "self.model)\n\n        def train(")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_what_the_constructor_calls_is_called_again(name: str) -> None:
+    assert_flagged(IMPORTS + dedent(STAGES[name]), CODE)
+
+
+@pytest.mark.parametrize("name", STAGES_OF_BOTH)
+def test_look_alikes_of_what_is_called_again(name: str) -> None:
+    assert_clean(IMPORTS + dedent(STAGES_OF_BOTH[name]), CODE)

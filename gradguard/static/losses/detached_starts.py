@@ -13,8 +13,9 @@ from gradguard.static.mistakes import DetachedStart
 from gradguard.static.model import Backward, GradCall, Step
 from gradguard.static.optimizers.unreached import moves_gradients
 from gradguard.static.program.functions import FunctionRef
-from gradguard.static.program.functions_called import functions_called
+from gradguard.static.program.functions_called import functions_run
 from gradguard.static.program.local_objects import as_given
+from gradguard.static.program.paths import is_part
 from gradguard.static.source import Site
 from gradguard.static.values import Root, Source, node_within
 
@@ -51,7 +52,7 @@ def detached_starts(flow: Flow) -> Iterator[DetachedStart]:
 
 def _step_of(flow: Flow, start: _Start) -> Step | None:
     steps = (step for step in flow.facts.steps if not step.runs_closure)
-    return next((step for step in steps if start.module in (step.modules or ())), None)
+    return next((s for s in steps if any(is_part(start.module, each) for each in s.modules or ())), None)
 
 
 def _is_of_fast_weights(backward: Backward) -> bool:
@@ -74,17 +75,31 @@ def _start_of(flow: Flow, inner: GradCall) -> _Start | None:
     known = flow
     path: list[tuple[Flow, t.Call, FunctionRef]] = []
     for call in calls:
-        ref = next(functions_called(known, call), None)
+        ref = next(functions_run(known, call), None)
         within = flow.project.flow(ref) if ref is not None else None
         if ref is None or within is None:
             return None
         path.append((known, call, ref))
         known = within
     asked = inner.source.site.node
-    start = _begun_in(known.ref, asked) if isinstance(asked, t.Call) and asked.is_true("create_graph") else None
+    is_made = isinstance(asked, t.Call) and _makes_graph(asked, [(ref, call) for _, call, ref in path])
+    start = _begun_in(known.ref, asked) if isinstance(asked, t.Call) and is_made else None
     for caller, call, ref in reversed(path):
         start = _in_caller(caller, call, ref, start) if start is not None else None
     return start
+
+
+def _makes_graph(asked: t.Call, path: list[tuple[FunctionRef, t.Call]]) -> bool:
+    """``create_graph=True``, also where that is a parameter which the call gives, or leaves, as True."""
+    value = asked.argument("create_graph")
+    for ref, call in reversed(path):
+        if not isinstance(value, t.Name):
+            break
+        defaults = {param.name: param.default for param in ref.define.params}
+        if value.id not in defaults or value.id in ref.assigned or any(arg.star for arg in call.args):
+            return False
+        value = ref.given_by(call).get(value.id, defaults[value.id])
+    return isinstance(value, t.Constant) and value.value is True
 
 
 def _begun_in(ref: FunctionRef, asked: t.Call) -> _Start | None:
@@ -170,8 +185,9 @@ def _in_caller(caller: Flow, call: t.Call, ref: FunctionRef, start: _Start) -> _
     """The same, with the path by which the caller has the module."""
     head, dot, rest = start.module.partition(".")
     given = ref.given_by(call).get(head)
-    if head == "self" and isinstance(call.func, t.Attribute):
-        given = call.func.value
+    if head == "self":
+        func = call.func
+        given = func.value if isinstance(func, t.Attribute) and func.name == ref.define.name else func
     of = t.path_of(given) if given is not None else None
     if of is None:
         return None

@@ -48,20 +48,36 @@ def normalised_twice(flow: Flow) -> Iterator[NormalisedTwice]:
             continue
         if not _is_backpropagated(flow.ref, call, 0):
             continue
-        ways = [way for way in _ways(flow.ref, call, results(place, given)) if all(each.kind for each in way)]
+        every = _ways(flow.ref, call, results(place, given))
+        ways = [way for way in every if all(each.kind for each in way)]
         losses = _losses(place, call) if ways else []
-        wrong = [way for way in ways if all(each.kind in _WRONG[loss] for loss in losses for each in way)]
+        if len(every) == 1 and not _is_asked(flow.ref, call):  # whichever loss an option takes, it gets the same
+            losses = [loss for loss in losses if all(each.kind in _WRONG.get(loss, ()) for each in ways[0])]
+        wrong = [way for way in ways if all(each.kind in _WRONG.get(loss, ()) for loss in losses for each in way)]
         if losses and wrong:
-            yield NormalisedTwice(flow.site(call), losses[0], wrong[0][0].kind, _site(wrong[0][0]))
+            kind = wrong[0][0].kind
+            made = [way[0] for way in wrong if way[0].kind == kind]
+            yield NormalisedTwice(flow.site(call), losses[0], kind, tuple(filter(None, map(_site, made))))
 
 
 def _ways(ref: FunctionRef, call: t.Call, found: list[Result]) -> list[list[Result]]:
     """What a loss may be given: each model for itself, unless it may be asked before which one it is."""
     models = {each.given_by.define: each.given_by for each in found if each.given_by is not None}
-    asked = any(isinstance(block[place], t.If) for block, place in levels_of(ref.define.body, call))
-    if asked or not models or any(isinstance(stmt, t.Match) for stmt in ref.define.statements):
+    if not models or _is_asked(ref, call):
         return [found] if found else []
     return [[each for each in found if each.given_by in (None, model)] for model in models.values()]
+
+
+def _is_asked(ref: FunctionRef, call: t.Call) -> bool:
+    """Whether a condition around a call may ask which model, or which loss, it is."""
+    around = (block[place] for block, place in levels_of(ref.define.body, call))
+    asked = any(isinstance(stmt, t.If) and not _is_of_script(stmt.test) for stmt in around)
+    return asked or any(isinstance(stmt, t.Match) for stmt in ref.define.statements)
+
+
+def _is_of_script(test: t.Expr) -> bool:
+    """``if __name__ == "__main__"``."""
+    return any(isinstance(node, t.Name) and node.id == "__name__" for node in t.walk(test))
 
 
 def _site(result: Result) -> Site | None:
@@ -87,16 +103,15 @@ def _may_be_loss(place: Place, call: t.Call) -> bool:
 
 
 def _losses(place: Place, call: t.Call) -> list[str]:
-    """Which loss is called, on each way; none if it may be another one (reads other files)."""
+    """Which loss is called, on each way; empty for another one (reads other files)."""
     named = named_in(place, call.func)
-    if isinstance(named, str):
-        every = [named]
-    else:
-        made = makers(place, call.func)
-        every = [each.of for each in made if isinstance(each.of, str)]
-        every = every if len(every) == len(made) else []
-    known = [_LOSSES.get(name.rpartition(".")[2], "") for name in every if name.rpartition(".")[0] in _PACKAGES]
-    return known if len(known) == len(every) and "" not in known else []
+    every = [named] if isinstance(named, str) else [each.of for each in makers(place, call.func)]
+    return [_loss_named(each) if isinstance(each, str) else "" for each in every]
+
+
+def _loss_named(path: str) -> str:
+    package, _, name = path.rpartition(".")
+    return _LOSSES.get(name, "") if package in _PACKAGES else ""
 
 
 def _is_backpropagated(ref: FunctionRef, call: t.Call, depth: int) -> bool:

@@ -17,6 +17,7 @@ from gradguard.static.source import Site
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
     from gradguard.static.program.functions import FunctionRef
+    from gradguard.static.project import Module
 
 _SHAPING = frozenset("detach view flatten reshape ravel squeeze unsqueeze".split())
 _DISTANCES = frozenset("mse_loss l1_loss smooth_l1_loss dist sub".split())
@@ -27,20 +28,25 @@ def live_anchors(flow: Flow) -> Iterator[LiveState]:
     """Where a function keeps the weights of a model as they are, and takes them away from themselves later."""
     if flow.facts.is_test or not any(isinstance(node, t.Repeat | t.Comprehension) for node in flow.ref.define.nodes):
         return
-    kept_by = [(stmt, each) for stmt in flow.ref.define.statements for each in _kept(flow.ref, stmt)]
-    if kept_by and _MOVED.search(flow.module.source.text) is not None:
-        return  # a parameter may get another memory
+    kept_by = [(stmt, each) for stmt in flow.ref.define.statements for each in kept_live(flow.ref, stmt)]
+    if kept_by and may_move(flow.module):
+        return
     for stmt, (kept, value, model) in kept_by:
         scope = methods_of(flow.ref.owner) if flow.ref.owner is not None and kept.startswith("self.") else []
         scope = scope or [flow.ref]
-        if not _is_one_model(flow.ref, kept, model) or not _is_only_live(scope, kept):
+        if not is_one_model(flow.ref, kept, model) or not _is_only_live(scope, kept):
             continue
         used = next((site for ref in scope for site in _differences(ref, kept, model)), None)
         if used is not None:
             yield LiveState(flow.site(stmt), kept, model, "", used, value=flow.site(value))
 
 
-def _kept(ref: FunctionRef, stmt: t.Stmt) -> Iterator[tuple[str, t.Expr, str]]:
+def may_move(module: Module) -> bool:
+    """Whether a parameter may get another memory."""
+    return _MOVED.search(module.source.text) is not None
+
+
+def kept_live(ref: FunctionRef, stmt: t.Stmt) -> Iterator[tuple[str, t.Expr, str]]:
     """The collections into which a statement puts weights as they are: its path, what is put there, the model."""
     for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
         if isinstance(target, t.Subscript):
@@ -63,7 +69,7 @@ def _put(ref: FunctionRef, collection: t.Expr, value: t.Expr) -> Iterator[tuple[
             yield path, value, model
 
 
-def _is_one_model(ref: FunctionRef, kept: str, model: str) -> bool:
+def is_one_model(ref: FunctionRef, kept: str, model: str) -> bool:
     """Whether the model is the same one wherever the collection is known."""
     if model.startswith("self.") and ref.owner is not None:
         methods = (method for method in methods_of(ref.owner) if method.define.name != "__init__")
@@ -91,13 +97,13 @@ def _is_only_live(scope: Sequence[FunctionRef], kept: str) -> bool:
     """Whether nothing else is put into a collection than what is empty, and weights as they are."""
     for ref in scope:
         for stmt in ref.define.statements:
-            live = [value for path, value, _ in _kept(ref, stmt) if path == kept]
-            if not live and _changes(stmt, kept):
+            live = [value for path, value, _ in kept_live(ref, stmt) if path == kept]
+            if not live and puts(stmt, kept):
                 return False
     return True
 
 
-def _changes(stmt: t.Stmt, kept: str) -> bool:
+def puts(stmt: t.Stmt, kept: str) -> bool:
     """Whether a statement binds a collection to something, puts something into it, or changes what is in it."""
     if isinstance(stmt, t.Assign):
         pairs = ((t.path_of(target), value) for target, value in t.pairs(stmt.targets, stmt.value))
@@ -120,7 +126,7 @@ def _is_empty(value: t.Expr) -> bool:
 def _differences(ref: FunctionRef, kept: str, model: str) -> Iterator[Site]:
     """Where a function takes what is kept away from the parameters that it is."""
     own = {t.path_of(name) for name, of in named(ref) if of == model}
-    others = {t.path_of(name) for target, over in loops_of(ref) for name in _elements(target, over, kept)}
+    others = {t.path_of(name) for target, over in loops_of(ref) for name in elements_of(target, over, kept)}
     for node in ref.define.nodes if own else ():
         sides: Sequence[t.Expr] = ()
         if isinstance(node, t.Operation) and node.operator == "-":
@@ -135,11 +141,11 @@ def _differences(ref: FunctionRef, kept: str, model: str) -> Iterator[Site]:
                 break
 
 
-def _elements(target: t.Expr, over: t.Expr, kept: str) -> Iterator[t.Expr]:
+def elements_of(target: t.Expr, over: t.Expr, kept: str) -> Iterator[t.Expr]:
     """The names in the target of a loop that stand for what is kept: ``for p, old in zip(net.parameters(), kept)``."""
     if isinstance(over, t.Call) and over.name == "zip" and isinstance(target, t.Display):
         for item, arg in zip(target.items, over.args):
-            yield from _elements(item, arg.value, kept)
+            yield from elements_of(item, arg.value, kept)
         return
     owner = over.func.value if isinstance(over, t.Call) and isinstance(over.func, t.Attribute) else over
     if t.path_of(owner) == kept and isinstance(target, t.Name):

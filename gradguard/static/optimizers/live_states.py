@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.mistakes import LiveState
 from gradguard.static.model import Loop
 from gradguard.static.optimizers.live_anchors import live_anchors
+from gradguard.static.optimizers.live_averages import live_averages
 from gradguard.static.optimizers.optimized import overlap
 from gradguard.static.optimizers.shallow_copies import copied_of, shallow_copies
 from gradguard.static.optimizers.state_dicts import collected, is_written_by, states_in, taken
@@ -37,6 +38,7 @@ def live_states(flow: Flow) -> Iterator[LiveState]:
     """Where a function keeps the state of a model that is trained on until that state is used."""
     yield from shallow_copies(flow)
     yield from live_anchors(flow)
+    yield from live_averages(flow)
     for stmt in flow.ref.define.statements:
         for kept, model in _kept_whole(flow, stmt):
             if (used := _read_after_training(flow, stmt, kept, model)) is not None:

@@ -67,6 +67,10 @@ class _State:
         self.names, self.spent = other.names, other.spent
 
 
+_Part = tuple[Stream | None, _Spent | None]
+"""An iterator that a function gives back, if it is one, and what it has used it up with."""
+
+
 @dataclass(slots=True)
 class _Loop:
     """The states in which iterations of a loop end early."""
@@ -99,7 +103,25 @@ def _may_make_one(module: Module) -> bool:
 
 def _binds_one(ref: FunctionRef) -> bool:
     """Whether a function may give a name to an iterator: the walk costs more than to ask."""
-    return any(may_give_iterator(ref, value) for values in ref.assigned.values() for value in values)
+    return any(
+        may_give_iterator(ref, value) or _may_give_back(ref, value)
+        for values in ref.assigned.values()
+        for value in values
+    )
+
+
+def _may_give_back(ref: FunctionRef, value: t.Expr) -> bool:
+    """Whether a function that is called may return an iterator in a tuple."""
+    meant = resolved(ref, value.func) if isinstance(value, t.Call) else None
+    return isinstance(meant, FunctionRef) and _returns_one(meant)
+
+
+def _returns_one(ref: FunctionRef) -> bool:
+    """Whether a function returns a tuple, in which there is what it bound to an iterator."""
+    values = [stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return)]
+    given = values[0].items if len(values) == 1 and isinstance(values[0], t.Display) else []
+    bound = [value for item in given for value in ref.assigned.get(t.path_of(item) or "", ())]
+    return any(may_give_iterator(ref, value) for value in bound)
 
 
 def _before(ref: FunctionRef) -> _State:
@@ -179,12 +201,26 @@ def _used_by(ref: FunctionRef, depth: int) -> frozenset[str]:
     return found if isinstance(found, frozenset) else frozenset()
 
 
+def _given_back(ref: FunctionRef, depth: int) -> list[_Part]:
+    """What a function returns in a tuple, always the same one: ``return model, params, optimizer``; else nothing."""
+    memo = memo_of(ref)
+    if "returned_iterators" not in memo:
+        memo["returned_iterators"] = []
+        if not ref.define.is_generator and not ref.define.decorators and _returns_one(ref):
+            walk = _Walk(ref, depth)
+            walk.run(_State())
+            memo["returned_iterators"] = next(iter(walk.returned.values()), [])
+    found = memo["returned_iterators"]
+    return found if isinstance(found, list) else []
+
+
 class _Walk:
     """Over one function."""
 
     def __init__(self, ref: FunctionRef, depth: int) -> None:
         self.ref, self.depth = ref, depth
         self.found: dict[t.Expr, SpentIterator] = {}
+        self.returned: dict[t.Expr, list[_Part]] = {}
         self.loops: list[_Loop] = []
         self.exits: list[_State] = []
 
@@ -211,7 +247,9 @@ class _Walk:
             self._bind(stmt.target, None, state)
         elif isinstance(stmt, t.Return | t.Raise):
             self._visit(stmt.value, state)
-            self.exits += [state] if isinstance(stmt, t.Return) else []
+            if isinstance(stmt, t.Return):
+                self.exits.append(state)
+                self._give_back(stmt.value, state)
             return None
         elif isinstance(stmt, t.Leave):
             if self.loops:
@@ -249,6 +287,25 @@ class _Walk:
                 values[value] = self._value(value, state)
         for target, value in pairs:
             self._bind(target, values[value], state)
+            if isinstance(target, t.Display) and isinstance(value, t.Call):
+                self._take_apart(target, value, state)
+
+    def _give_back(self, value: t.Expr | None, state: _State) -> None:
+        if isinstance(value, t.Display):
+            streams = [state.names.get(t.path_of(item) or "") for item in value.items]
+            self.returned[value] = [(each, state.spent.get(each) if each is not None else None) for each in streams]
+
+    def _take_apart(self, target: t.Display, call: t.Call, state: _State) -> None:
+        """``model, params, optimizer = setup()``: each call gives iterators of its own, used up or not."""
+        meant = resolved(self.ref, call.func)
+        parts = _given_back(meant, self.depth - 1) if isinstance(meant, FunctionRef) and self.depth else []
+        for item, (stream, spent) in zip(target.items, parts) if len(parts) == len(target.items) else ():
+            if stream is None or stream.is_holder:
+                continue
+            own = Stream(stream.made, [], of_parameters=stream.has_parameters)
+            self._bind(item, own, state)
+            if spent is not None and spent.is_sure:
+                state.spent[own] = spent
 
     def _bind(self, target: t.Expr | None, stream: Stream | None, state: _State) -> None:
         names = list(t.names_in(target)) if target is not None else []

@@ -28,12 +28,14 @@ class _Object(NamedTuple):
 
     Args:
         making: the methods that lead to where the scheduler is made; none where the constructor does.
+        building: those that the constructor runs.
         stepping: of the optimizer, and of the scheduler, each with the methods that lead to its step.
     """
 
     owner: Class
     methods: list[FunctionRef]
     making: set[str]
+    building: set[str]
     stepping: dict[str, set[str]]
 
 
@@ -65,8 +67,9 @@ def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
             continue
         stepping = {path: leading_to(methods, _stepping(methods, path)) for path in (scheduler, optimizer)}
         making = set() if is_first else leading_to(methods, {ref.define.name})
-        known = _Object(owner, methods, making, stepping)
-        for replacing in _replacing(methods, optimizer, scheduler, building):
+        known = _Object(owner, methods, making, building, stepping)
+        besides = {"__init__", ref.define.name} if is_first else {"__init__"}
+        for replacing in _replacing(methods, optimizer, scheduler, besides):
             if all(stepping.values()) and _goes_stale(flow, known, replacing) and not is_handed_over(flow):
                 site, replaced = flow.site(made), Site(replacing.method.chunk, replacing.stmt)
                 once = flow.site(condition) if condition is not None else None
@@ -155,11 +158,15 @@ def _stepping(methods: list[FunctionRef], path: str) -> set[str]:
     return {method.define.name for method in methods if is_stepped(method, method.define.nodes, path)}
 
 
-def _replacing(methods: list[FunctionRef], optimizer: str, scheduler: str, building: set[str]) -> Iterator[_Replacing]:
-    """The statements that put another optimizer in the place of the first, after the constructor."""
+def _replacing(methods: list[FunctionRef], optimizer: str, scheduler: str, besides: set[str]) -> Iterator[_Replacing]:
+    """The statements that put another optimizer in the place of the first; one that the constructor runs may do both.
+
+    Args:
+        besides: the methods that do not: the constructor, and what makes the scheduler for it.
+    """
     for method in methods:
         params = {param.name for param in method.define.params}
-        for stmt in method.define.statements if method.define.name not in building else ():
+        for stmt in method.define.statements if method.define.name not in besides else ():
             value = bound(stmt, optimizer)
             if value is None or mentions(value, optimizer) or _is_chosen(method, stmt, optimizer, scheduler):
                 continue
@@ -182,7 +189,8 @@ def _is_chosen(method: FunctionRef, stmt: t.Stmt, *paths: str) -> bool:
 
 def _goes_stale(flow: Flow, known: _Object, replacing: _Replacing) -> bool:
     """Whether the optimizer is replaced when there is a scheduler, and both step then."""
-    is_sure = replacing.param is None and not known.making
+    is_again = replacing.method.define.name not in known.building
+    is_sure = replacing.param is None and not known.making and is_again
     if is_sure and _both_step(known, replacing.method, _after(replacing), "self"):
         return True
     return _is_called_so(flow, known, replacing, _DEPTH)
@@ -209,6 +217,8 @@ def _receiver(call: t.Call) -> str | None:
 def _is_called_so(flow: Flow, known: _Object, replacing: _Replacing, depth: int) -> bool:
     """Whether somebody calls the method, or one that calls it, when the scheduler is there, and both step then."""
     for caller in flow.project.written_calling(replacing.method) if depth else ():
+        if any(caller.define is each.define for each in known.methods) and caller.define.name in known.building:
+            continue  # the first time
         for place in _calls_of(known, caller, replacing.method):
             if _is_stale_at(known, replacing, place):
                 return True
