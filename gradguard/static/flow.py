@@ -119,6 +119,7 @@ class Flow(FlowNotes):
         self.final: State = State({})
         self.calls: list[tuple[t.Define, Mode]] = []
         self.evaluating_at_yield = _NO_NAMES
+        self.modes_at_yield: list[Mode] = []
         self.generators = 0
         self.handing_back: t.Expr | None = None
         self.gives_member: Store | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings
+from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 
 CODE = "GG301"
 
@@ -288,3 +288,64 @@ def test_a_context_that_is_chosen_may_turn_them_off(entered: str, table: str, ma
 )
 def test_a_context_that_is_chosen_and_does_not(entered: str, table: str, made: str) -> None:
     assert_flagged(by_flag(entered, table, made, "  # !"), "GG301")
+
+
+OWN_CONTEXT = """
+        import contextlib
+
+        class Model:
+            def __init__(self, network, optimizer, criterion):
+                self.network, self.optimizer, self.criterion = network, optimizer, criterion
+
+            @contextlib.contextmanager
+            def set_mode(self, training):
+                before = self.network.training
+                self.network.train(training)
+                with torch.set_grad_enabled(training):
+                    yield
+                self.network.train(before)
+
+            def evaluate(self, loader):
+                total = 0.0
+                with self.set_mode(False):
+                    for x, y in loader:
+                        total += float(self.criterion(self.network(x), y))
+                return total
+
+            def fit(self, loader, valid):
+                for epoch in range(10):
+                    with self.set_mode(True):
+                        for x, y in loader:
+                            self.optimizer.zero_grad()
+                            self.criterion(self.network(x), y).backward()
+                            self.optimizer.step()
+                    self.evaluate(valid)
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (("with torch.set_grad_enabled(training):", "with torch.no_grad():"), ("with self.set_mode(True)", "if True")),
+        (("import contextlib", "from contextlib import contextmanager"), ("@contextlib.", "@")),
+        (("self.network.train(training)", "self.network.train(mode=training)"),),
+        (("self.set_mode(False)", "self.set_mode(training=False)"),),
+    ],
+)  # fmt: skip
+def test_a_context_of_its_own_that_switches_gradients_off(changes: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(OWN_CONTEXT, *changes), "GG301")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("with torch.set_grad_enabled(training):", "if True:"),),
+        (("with torch.set_grad_enabled(training):", "with torch.set_grad_enabled(True):"),),
+    ],
+)
+def test_a_context_of_its_own_that_leaves_them_on(changes: tuple[tuple[str, str], ...]) -> None:
+    snippet = OWN_CONTEXT.replace("float(self.criterion(self.network(x), y))", "float(self.network(x).sum())  # !")
+    for old, new in changes:
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, "GG301")

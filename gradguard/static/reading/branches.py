@@ -175,6 +175,7 @@ def with_(flow: Flow, stmt: t.With, state: State) -> State | None:
             value.ref.removed = True  # the handle is a context: it removes its hook at the end
         opened += flow.calls_giving(context)[-1:]
         entered = gradient_context(flow, context, state)
+        entered = flow.entered_modes.pop(context, entered)
         restores |= entered is not None or entering is not None
         if entered is not None:
             state.mode = entered

@@ -413,6 +413,7 @@ def _suspend(flow: Flow, expr: t.Suspend, state: State) -> Value:
         return value
     flow.yielded.append(value if expr.kind == "yield" else iterated(value))
     flow.evaluating_at_yield |= state.evaluating
+    flow.modes_at_yield.append(state.mode)
     state.lost = ()  # whoever goes on with it may compute gradients
     return UNKNOWN
 

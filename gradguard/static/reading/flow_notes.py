@@ -47,6 +47,7 @@ class FlowNotes(Remembers):
     properties: ClassVar[cached_property[dict[t.Attribute, t.Call]]] = cached_property(_table)
     entering: ClassVar[cached_property[dict[t.Expr, Entering | None]]] = cached_property(_table)
     suspended: ClassVar[cached_property[dict[t.Expr, list[Suspended]]]] = cached_property(_table)
+    entered_modes: ClassVar[cached_property[dict[t.Expr, Mode]]] = cached_property(_table)
     elements: ClassVar[cached_property[dict[str, tuple[str, ...]]]] = cached_property(_table)
     aliases_left: ClassVar[cached_property[dict[str, str]]] = cached_property(_table)
     emptied: ClassVar[cached_property[set[str]]] = cached_property(_names)

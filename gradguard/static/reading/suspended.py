@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.model import Event
+from gradguard.static.model import Event, Mode
 from gradguard.static.program.translation import Translation
 from gradguard.static.reading.called import Called
 from gradguard.static.reading.replay import replay
@@ -31,6 +31,9 @@ def left_for_exit(here: Translation) -> Sequence[Event]:
     suspended = here.flow.suspended.get(here.c.node)
     if suspended is None or not here.callee.ref.define.is_generator:
         return ()
+    modes = dict.fromkeys(here.callee.modes_at_yield)
+    if modes and list(modes) != [Mode.INHERITED]:
+        here.flow.entered_modes[here.c.node] = next(iter(modes)) if len(modes) == 1 else Mode.UNKNOWN
     rest = _behind_yield(here.callee.ref.define.body) or []
     events = [event for event in here.callee.facts.events if event.is_in(rest)]
     if events:
