@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,18 @@ def idle_schedulers(flow: Flow) -> Iterator[IdleScheduler]:
         path = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
         if path is None or "[" in path or not isinstance(stmt, t.Assign) or not _makes_scheduler(ref, stmt.value):
             continue
-        if _trains(ref, path) and places(flow.project, ref, path, _READING, in_modules=True) is not None:
+        if not _trains(ref, path) or places(flow.project, ref, path, _READING, in_modules=True) is None:
+            continue
+        if not _may_be_stepped_elsewhere(flow, path):
             yield IdleScheduler(flow.site(stmt), path)
+
+
+def _may_be_stepped_elsewhere(flow: Flow, path: str) -> bool:
+    """Whether some file steps what has the attribute's name: ``agent.scheduler.step()``, as in a notebook."""
+    if not path.startswith("self."):
+        return False
+    stepped = re.compile(rf"\.{re.escape(path[5:])}\.step\(")
+    return flow.project.survey.mentions_anywhere(path[5:], stepped, flow.module)
 
 
 def _makes_scheduler(ref: FunctionRef, value: t.Expr) -> bool:

@@ -200,6 +200,16 @@ class Survey(Remembers):
         lines = (line for text in texts for line in lines_with(word, text))
         return any(line.function not in besides and pattern.search(line.text) for line in lines)
 
+    def mentions_anywhere(self, word: str, pattern: re.Pattern[str], near: Module) -> bool:
+        """Whether any file that may be about torch matches, of whatever program: a notebook's imports lead nowhere.
+
+        Args:
+            word: what stands in each match.
+        """
+        self.asked(near).words.add(word)
+        others = (path for path in self.links.about_torch if path != near.path)
+        return any(True for _ in self._matching(pattern, near, others, word))
+
     def is_entered(self, name: str, near: Module) -> bool:
         """Whether an object of a class is used as a context: ``with Hooks(model)``, ``with hooks``."""
         texts = list(self._with_word(name, near))
