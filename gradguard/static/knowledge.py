@@ -332,8 +332,6 @@ MODULE_BASES = frozenset(
     "pytorch_lightning.LightningModule lightning.LightningModule lightning.pytorch.LightningModule "
     "transformers.PreTrainedModel".split()
 )
-# Models of libraries that one derives from: `class Denoiser(diffusers.UNet2DModel)`.
-MODEL_BASE = re.compile(r"(?:diffusers|transformers)\.(?:\w+\.)*(?!TF|Flax)(?:\w*ModelMixin|\w+Model|\w+For[A-Z]\w+)$")
 MODULE_NAME = re.compile(
     r"(?:^|[._])(?:\w+_)?(?:model|net|network|netG|netD|net[A-Z]\w?|net_[gd]|generator|discriminator|encoder|decoder|backbone|"
     r"classifier|policy|policy_net|target_net|actor|critic|actor_critic|value_net|q_net|qnet|dqn|rnn|lstm|gru|"

@@ -145,8 +145,6 @@ class Class(Remembers):
                 return True
             if tail.endswith(("PreTrainedModel", "ForCausalLM", "ForSequenceClassification")):
                 return True
-            if k.MODEL_BASE.match(name):
-                return True
         return False
 
     @cached_property

@@ -104,15 +104,7 @@ def bind(
 
 def _as_used(flow: Flow, path: str, value: Value, source: t.Expr | None) -> Value:
     """What a variable is used as says what it is, where it may be a module: ``model.eval()``."""
-    if path not in flow.modules:
-        return value
-    return Value(kind=Kind.MODULE) if _may_be_module(value, source) or _is_run(flow, path, value, source) else value
-
-
-def _is_run(flow: Flow, path: str, value: Value, source: t.Expr | None) -> bool:
-    """Whether what a class that cannot be read makes is called, as no record is: ``net = Net(64)``, ``net(x)``."""
-    is_made = value.kind is Kind.OUTPUT and value.ref is None and not value.parts and isinstance(source, t.Call)
-    return is_made and path in flow.called_names
+    return Value(kind=Kind.MODULE) if path in flow.modules and _may_be_module(value, source) else value
 
 
 def _may_be_module(value: Value, source: t.Expr | None) -> bool:
