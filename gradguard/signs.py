@@ -135,8 +135,8 @@ LOOKS_AT_OUTPUTS = sign(
     own=True,
 )  # fmt: skip
 DRAWS = sign("imshow(", "imsave(", own=True)
-# One that loads a model, to run it; what it is that `torch.load` gives, is not told there.
-LOADS_MODEL = sign(".load_state_dict(", ".load_from_checkpoint(", own=True)
+# One that loads a model, to run it.
+LOADS_MODEL = sign(".load_state_dict(", "torch.load(", "load_from_checkpoint(", "from_pretrained(", own=True)
 # A loop whose name says that it evaluates.
 EVALUATION_LOOP = sign(
     "val", "Val", "VAL", "test", "Test", "TEST", "dev", "Dev", "DEV",

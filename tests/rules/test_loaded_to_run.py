@@ -40,8 +40,7 @@ HELPED = """
         from transforms import to_tensor
 
         def main(paths, checkpoint):
-            model = nn.Linear(4, 4)
-            model.load_state_dict(torch.load(checkpoint))
+            model = torch.load(checkpoint)
             for path in paths:
                 print(path, classify(model, Image.open(path)))
 
