@@ -128,15 +128,6 @@ MAY_TRAIN = sign(
 )  # fmt: skip
 # A function that may hand an evaluated model to one that runs it in a loop, wherever that is.
 PUTS_INTO_EVALUATION = sign(".eval(", pattern=r"\.eval\(\)", own=True)
-# A function that draws what a model gives, or looks at one batch of a loader.
-LOOKS_AT_OUTPUTS = sign(
-    "save_image(", "make_grid(", "add_image", "iter(",
-    pattern=r"\b(?:save_image|make_grid)\(|\.add_images?\(|\bnext\(\s*iter\([^()\n]*(?:oader|dl\b|batches)",
-    own=True,
-)  # fmt: skip
-DRAWS = sign("imshow(", "imsave(", own=True)
-# One that loads a model, to run it.
-LOADS_MODEL = sign(".load_state_dict(", "torch.load(", "load_from_checkpoint(", "from_pretrained(", own=True)
 # A loop whose name says that it evaluates.
 EVALUATION_LOOP = sign(
     "val", "Val", "VAL", "test", "Test", "TEST", "dev", "Dev", "DEV",

@@ -149,7 +149,7 @@ class Function:
         calling: the functions of the program that may call it (reads other files).
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
-        evaluated_once: a module call of a function that evaluates, or looks, and that a loop of another one calls.
+        evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
         renewed_anchors: the old values of a ratio that each pass over the same data computes anew.
