@@ -51,8 +51,7 @@ class Loop(Remembers):
         over_parts: it goes over the parameters or the parts of a module, each once.
         over_pairs: it goes over a collection that has a name, and takes each element apart: ``for x, y in data``.
         over_samples: it goes over the samples of a batch, of which there may be one.
-        evaluates_by_name: its function is named as an evaluation, and it goes over slices or items, or plays a game; or
-            that loads a model, and trains none.
+        evaluates_by_name: its function is named as an evaluation, and it goes over slices or items, or plays a game.
         turns_grad_off: a part of its body is under ``no_grad``.
         parameters: those that there are before it.
         may_be_volatile: whether what it goes over may record no graph by itself, as in torch 0.3 (reads other files).

@@ -65,15 +65,9 @@ def in_method(path: str) -> str:
 
 
 def used_as_modules(calls: Iterable[t.Call]) -> frozenset[str]:
-    """The paths whose ``parameters()``, ``eval()`` or the like is among some calls; not ``eval(batch)``.
-
-    And those that are called themselves, and loaded: ``net.load_state_dict(state)``, which an optimizer has as well.
-    """
-    calls = tuple(calls)
-    methods = [call.func for call in calls if isinstance(call.func, t.Attribute) and _is_of_module(call)]
-    paths = {t.path_of(func.value) for func in methods if func.name in k.MODULE_METHODS}
-    loaded = {t.path_of(func.value) for func in methods if func.name == "load_state_dict"} - paths
-    paths |= loaded.intersection(t.path_of(call.func) for call in calls) if loaded else set()
+    """The paths whose ``parameters()``, ``eval()`` or the like is among some calls; not ``eval(batch)``."""
+    methods = (call.func for call in calls if isinstance(call.func, t.Attribute) and _is_of_module(call))
+    paths = (t.path_of(func.value) for func in methods if func.name in k.MODULE_METHODS)
     return frozenset(path for path in paths if path is not None)
 
 

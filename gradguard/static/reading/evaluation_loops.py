@@ -25,11 +25,6 @@ _READS = re.compile(
     r"(?:\w+\.)*(?:load|open|imread|read|read_image|loadmat|loadtxt|decode_image)$"
 )
 _LEARNS = re.compile(r"backward|train|learn|optimi[sz]e|update|fit|improve", re.I)
-_LOADS = re.compile(r"\.load_state_dict\(|\btorch\.load\(|\bload_from_checkpoint\(|\bfrom_pretrained\(")
-_MAY_TRAIN = re.compile(
-    r"backward|optim|zero_grad|\.step\(\)|(?i:\w*trainer)\b|\.fit\(|\b(?:pre)?train\w*\(|\.grad\b|autograd|requires_grad|"
-    r"grad_enabled|\bjit\b|\bonnx"
-)
 
 
 def takes_evaluation_batch(stmt: t.Repeat) -> bool:
@@ -97,19 +92,8 @@ def _takes_data(call: t.Call) -> bool:
 
 
 def evaluates_by_name(flow: Flow, stmt: t.Repeat) -> bool:
-    """Whether its function is named as an evaluation, and it goes over slices or items, or plays; or loads the model.
-
-    What loads a model, and has nothing in it that trains, runs it to see what it gives, whatever it is called.
-    """
-    if flow.facts.is_module_method:
-        return False
-    is_named = is_evaluation(flow) and (_is_over_slices(stmt) or _is_by_number(stmt) or _plays(stmt))
-    return is_named or _loads_to_run(flow)
-
-
-def _loads_to_run(flow: Flow) -> bool:
-    text = flow.ref.chunk.text
-    return _LOADS.search(text) is not None and _MAY_TRAIN.search(text) is None
+    is_named = is_evaluation(flow) and not flow.facts.is_module_method
+    return is_named and (_is_over_slices(stmt) or _is_by_number(stmt) or _plays(stmt))
 
 
 def _is_over_slices(stmt: t.Repeat) -> bool:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.model import Forward, Loop, Mode, Scope
-from gradguard.static.reading.evaluation_loops import is_evaluation
 from gradguard.static.reading.evaluations_in_turn import recorded_in_vain
 from gradguard.static.reading.roots import node_of
 from gradguard.static.values import Kind
@@ -21,9 +20,8 @@ def judge_forwards(flow: Flow, loop: Loop) -> None:
         loop.recorded_in_vain = recorded_in_vain(flow, loop)
         if loop.recorded_in_vain is not None:
             loop.recorded_in_vain.leaves = leaves_function(flow, loop.recorded_in_vain)
-    may_adapt = bool(loop.opaque_calls) and not is_evaluation(flow)  # adapt(net, x)
     for forward in loop.forwards if loop.evaluates_by_name else ():
-        forward.leaves = may_adapt or leaves_function(flow, forward)
+        forward.leaves = leaves_function(flow, forward)
     for forward in loop.forwards if loop.evaluates else ():
         forward.of_method = forward.inner is not None and _is_of_method(flow, forward)
         forward.is_picked = _is_picked(flow, forward)
