@@ -50,7 +50,9 @@ def number_of(value: Value, site: Site, how: Severed = Severed.COPIED) -> Value:
 
 def item_of(flow: Flow, call: t.Call, receiver: Value, state: State) -> Value:
     """What ``loss.item()`` gives, or ``loss.detach().item()``."""
-    detached = _detached_in(call) if not receiver.reach else None
+    func = call.func.value if isinstance(call.func, t.Attribute) else call
+    is_plain = isinstance(func, t.Call) and func.name in ("detach", "cpu")
+    detached = _detached_in(call) if is_plain and not receiver.reach else None
     return number_of(receiver if detached is None else flow.value(detached, state), flow.site(call))
 
 
