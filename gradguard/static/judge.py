@@ -35,6 +35,7 @@ from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
+from gradguard.static.kept.class_lists import class_lists
 from gradguard.static.kept.counted_keys import counted_keys
 from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.emptied_at_end import is_emptied_at_end
@@ -200,6 +201,7 @@ def judge(flow: Flow) -> None:
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))
+    flow.facts.class_lists = lambda: list(class_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))

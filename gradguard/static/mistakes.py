@@ -1093,3 +1093,20 @@ class DefaultList:
     site: Site
     name: str
     call: Site
+
+
+@dataclass(frozen=True, slots=True)
+class ClassList:
+    """A list that the body of a class makes gets longer by the tensors of all objects, of which a loop makes more.
+
+    Args:
+        site: the statement of a method that puts one into it.
+        name: the attribute.
+        made: the statement that makes the list, once.
+        call: where a loop that trains makes one object after the other.
+    """
+
+    site: Site
+    name: str
+    made: Site
+    call: Site

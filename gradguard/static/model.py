@@ -37,6 +37,7 @@ from gradguard.static.mistakes import (
     Cancelled,
     ChangedBetween,
     ChangedInPlace,
+    ClassList,
     CountedTwice,
     CutEachStep,
     DefaultList,
@@ -236,6 +237,7 @@ class Function:
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
+        class_lists: the lists that its class has for all objects, and that it makes longer (reads other files).
         put_away: where the pack hooks that it installs keep every tensor (reads other files).
         wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
@@ -317,6 +319,7 @@ class Function:
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
+    class_lists: Callable[[], list[ClassList]] = field(default=list, repr=False)
     put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
