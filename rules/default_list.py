@@ -27,7 +27,8 @@ its own: `self.scores = []` in `__init__`.
 
 **Not flagged.** Functions that bind the name anew or empty the list; those that every call gives a list, or that no
 loop which trains calls; lists of numbers. A list of a class that something empties, or that is read as
-`Metric.scores`, or whose objects no such loop makes. Of tensors with graphs GG104 tells.
+`Metric.scores`, or whose objects no such loop makes. Of tensors with graphs GG104 tells,
+but for those of a module which is run by a function that is given it.
 
 **References.** <https://docs.python.org/3/faq/programming.html#why-are-default-values-shared-between-objects>,
 <https://docs.astral.sh/ruff/rules/mutable-argument-default/>.
@@ -66,7 +67,7 @@ def gets_longer(function: Function) -> Iterator[Finding]:
             each.site,
             f"`{each.name}` is one list for all calls that give none, and gets longer in each of them",
             help=f"`{each.name}=None`, and `{each.name} = [] if {each.name} is None else {each.name}`",
-            related=(each.call.related("it is called here without one"),),
+            related=(each.made.related("it is made here, once"), each.call.related("it is called here without one")),
         )
     for shared in function.class_lists():
         yield rule.finding(

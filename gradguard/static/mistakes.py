@@ -1087,11 +1087,13 @@ class DefaultList:
     Args:
         site: the statement that does so.
         name: the parameter.
+        made: the default, which makes the list once.
         call: a call without it, in a loop that trains.
     """
 
     site: Site
     name: str
+    made: Site
     call: Site
 
 
