@@ -44,6 +44,7 @@ from gradguard.static.kept.exit_stacks import left_on_stacks
 from gradguard.static.kept.hooks import judge_hook
 from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
+from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
@@ -209,6 +210,7 @@ def judge(flow: Flow) -> None:
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
+        flow.facts.is_given_kept = lambda: is_given_kept(flow)
         flow.facts.varied_keys = lambda: list(varied_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
