@@ -43,7 +43,9 @@ So is a function that a loop calls, and that runs a model once to look at what i
 loads a model (`net.load_state_dict(torch.load(path))`) and has nothing in it that trains.
 
 A `no_grad` holds for its own thread: what a pool of threads runs under it (`pool.submit(self.encode, x)`) records its
-graphs all the same. Put it into the function.
+graphs all the same. Put it into the function. And it holds while its block runs: a generator that is returned out of
+it, `with torch.no_grad(): return (model(x) for x in xs)`, runs the model later, when somebody goes through it, with
+graphs; so it does out of a function that is decorated. Return a list, or `yield` in a function that is decorated.
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial attacks,
 MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without gradients, or
@@ -79,10 +81,13 @@ from gradguard.signs import (
     MAY_TRAIN,
     PUTS_INTO_EVALUATION,
     TRAINING,
+    sign,
 )
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode, Site
 
+_TURNS_OFF = sign("no_grad", "inference_mode", own=True)
+_GIVES_GENERATOR = sign("return (", "return(", pattern=r"\breturn ?\((?s:.{1,400}?)\bfor\s", own=True, across=True)
 rule = Rule(
     "GG301",
     "eval-without-no-grad",
@@ -96,6 +101,7 @@ rule = Rule(
         (LOOKS_AT_OUTPUTS,),
         (TRAINING, DRAWS),
         (LOADS_MODEL, LOOP),
+        (_TURNS_OFF, _GIVES_GENERATOR),
     ),
 )
 
@@ -106,6 +112,19 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
     yield from _in_calls(function)
     yield from _in_phases(function)
     yield from _once(function)
+    yield from _put_off(function)
+
+
+def _put_off(function: Function) -> Iterator[Finding]:
+    """A generator out of a block without graphs, of which nothing runs before the block is left."""
+    for forward in function.put_off():
+        if not function.called_without_grad():
+            yield rule.finding(
+                forward.site,
+                "this runs when somebody goes through the generator, outside of the `no_grad` around it: with graphs",
+                help="return a list, or write a function with `yield` and decorate it with `torch.no_grad()`",
+                confidence=Confidence.LOW if _is_run_by_others(function) else Confidence.HIGH,
+            )
 
 
 def _in_loops(function: Function) -> Iterator[Finding]:
