@@ -40,7 +40,8 @@ the module; `functools.cached_property` for one value per object. Of what has a 
 the cache after each step: `encode.cache_clear()`.
 
 **Not flagged.** Functions of numbers, strings, shapes, devices and dtypes that compute without parameters; lengths of
-samples that each step has again, or that are rounded up to a few; methods of classes that are no modules; results with
+samples that each step has again, or that are rounded up to a few; a function that is only given tensors which a list
+keeps all the while, `norm(parts[i])`; methods of classes that are no modules; results with
 a graph in a program that empties a cache, or of a cache with a limit.
 
 **References.** huggingface/transformers#45708, pytorch#147233,
@@ -98,6 +99,8 @@ def _by_its_definition(function: Function) -> Iterator[Finding]:
     if function.cached is None:
         return
     if function.tensor_params:
+        if function.is_given_kept():
+            return
         name = function.tensor_params[0]
         reason = (
             f"the cache is keyed on the tensor `{name}`: only the very same object hits, and it keeps what it was given"

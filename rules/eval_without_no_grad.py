@@ -39,7 +39,9 @@ A function that puts a model into evaluation mode and runs it once, on all nodes
 where a loop calls it and only numbers leave it.
 
 A `no_grad` holds for its own thread: what a pool of threads runs under it (`pool.submit(self.encode, x)`) records its
-graphs all the same. Put it into the function.
+graphs all the same. Put it into the function. And it holds while its block runs: a generator that is returned out of
+it, `with torch.no_grad(): return (model(x) for x in xs)`, runs the model later, when somebody goes through it, with
+graphs; so it does out of a function that is decorated. Return a list, or `yield` in a function that is decorated.
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial attacks,
 MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without gradients, or
@@ -64,15 +66,33 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Related, Severity
-from gradguard.signs import EVALUATION, EVALUATION_LOOP, LOADER, LOOP, MAY_TRAIN, PUTS_INTO_EVALUATION, TRAINING
+from gradguard.signs import (
+    EVALUATION,
+    EVALUATION_LOOP,
+    LOADER,
+    LOOP,
+    MAY_TRAIN,
+    PUTS_INTO_EVALUATION,
+    TRAINING,
+    sign,
+)
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.model import Forward, Function, Loop, Mode, Site
 
+_TURNS_OFF = sign("no_grad", "inference_mode", own=True)
+_GIVES_GENERATOR = sign("return (", "return(", pattern=r"\breturn ?\((?s:.{1,400}?)\bfor\s", own=True, across=True)
 rule = Rule(
     "GG301",
     "eval-without-no-grad",
     Severity.WARNING,
-    ((TRAINING, LOOP), (MAY_TRAIN, LOOP), (EVALUATION_LOOP, LOOP), (EVALUATION, LOADER, LOOP), (PUTS_INTO_EVALUATION,)),
+    (
+        (TRAINING, LOOP),
+        (MAY_TRAIN, LOOP),
+        (EVALUATION_LOOP, LOOP),
+        (EVALUATION, LOADER, LOOP),
+        (PUTS_INTO_EVALUATION,),
+        (_TURNS_OFF, _GIVES_GENERATOR),
+    ),
 )
 
 
@@ -82,6 +102,19 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
     yield from _in_calls(function)
     yield from _in_phases(function)
     yield from _once(function)
+    yield from _put_off(function)
+
+
+def _put_off(function: Function) -> Iterator[Finding]:
+    """A generator out of a block without graphs, of which nothing runs before the block is left."""
+    for forward in function.put_off():
+        if not function.called_without_grad():
+            yield rule.finding(
+                forward.site,
+                "this runs when somebody goes through the generator, outside of the `no_grad` around it: with graphs",
+                help="return a list, or write a function with `yield` and decorate it with `torch.no_grad()`",
+                confidence=Confidence.LOW if _is_run_by_others(function) else Confidence.HIGH,
+            )
 
 
 def _in_loops(function: Function) -> Iterator[Finding]:

@@ -33,7 +33,9 @@ from gradguard.static.backward.written_behind import written_behind
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
+from gradguard.static.evaluation.put_off import put_off
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
+from gradguard.static.kept.class_lists import class_lists
 from gradguard.static.kept.counted_keys import counted_keys
 from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.emptied_at_end import is_emptied_at_end
@@ -42,6 +44,7 @@ from gradguard.static.kept.exit_stacks import left_on_stacks
 from gradguard.static.kept.hooks import judge_hook
 from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
+from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
@@ -162,6 +165,7 @@ def judge(flow: Flow) -> None:
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
     if flow.facts.forwards:
         flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
+    flow.facts.put_off = lambda: list(put_off(flow))
     flow.facts.evaluated_once = lambda: evaluated_once(flow)
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.normalised_twice = lambda: list(normalised_twice(flow))
@@ -199,6 +203,7 @@ def judge(flow: Flow) -> None:
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))
+    flow.facts.class_lists = lambda: list(class_lists(flow))
     flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
     flow.facts.never_reset = lambda: list(never_reset(flow))
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
@@ -206,6 +211,7 @@ def judge(flow: Flow) -> None:
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     if flow.facts.cached is not None:
+        flow.facts.is_given_kept = lambda: is_given_kept(flow)
         flow.facts.varied_keys = lambda: list(varied_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)

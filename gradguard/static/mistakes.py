@@ -1068,9 +1068,28 @@ class DefaultList:
     Args:
         site: the statement that does so.
         name: the parameter.
+        made: the default, which makes the list once.
         call: a call without it, in a loop that trains.
     """
 
     site: Site
     name: str
+    made: Site
+    call: Site
+
+
+@dataclass(frozen=True, slots=True)
+class ClassList:
+    """A list that the body of a class makes gets longer by the tensors of all objects, of which a loop makes more.
+
+    Args:
+        site: the statement of a method that puts one into it.
+        name: the attribute.
+        made: the statement that makes the list, once.
+        call: where a loop that trains makes one object after the other.
+    """
+
+    site: Site
+    name: str
+    made: Site
     call: Site

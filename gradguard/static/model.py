@@ -37,6 +37,7 @@ from gradguard.static.mistakes import (
     Cancelled,
     ChangedBetween,
     ChangedInPlace,
+    ClassList,
     CountedTwice,
     CutEachStep,
     DefaultList,
@@ -149,6 +150,7 @@ class Function:
         calling: the functions of the program that may call it (reads other files).
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
+        put_off: the module calls of a generator that it returns out of a `no_grad` of its own.
         evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
@@ -231,9 +233,11 @@ class Function:
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
+        is_given_kept: whether each call gives its cache tensors that a list keeps (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
+        class_lists: the lists that its class has for all objects, and that it makes longer (reads other files).
         put_away: where the pack hooks that it installs keep every tensor (reads other files).
         wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
@@ -313,8 +317,10 @@ class Function:
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
+    is_given_kept: Callable[[], bool] = field(default=lambda: False, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
+    class_lists: Callable[[], list[ClassList]] = field(default=list, repr=False)
     put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
@@ -335,6 +341,7 @@ class Function:
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
+    put_off: Callable[[], list[Forward]] = field(default=list, repr=False)
     evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     normalised_twice: Callable[[], list[NormalisedTwice]] = field(default=list, repr=False)

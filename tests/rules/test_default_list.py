@@ -49,12 +49,78 @@ class Trainer:
             if epoch % 5 == 0:
                 print(len(self.validate(batches)))
 """
+UNET = """
+class UNet(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.downs = nn.ModuleList([nn.Linear(n, n // 2) for n in sizes])
+        self.ups = nn.ModuleList([nn.Linear(n, n) for n in reversed(sizes)])
+
+    def forward(self, x, t, skips=[]):
+        for down in self.downs:
+            skips.append(x)  # !
+            x = down(x + t)
+        for up in self.ups:
+            x = up(torch.cat([x, x], 1) + skips[-1])
+        return x
+
+class Diffusion:
+    def loss(self, model, x):
+        noise = torch.randn_like(x)
+        return F.mse_loss(model(x + noise, torch.rand(len(x), 1)), noise)
+
+def main(batches):
+    net, diffusion = UNet([64, 32]), Diffusion()
+    optimizer = torch.optim.AdamW(net.parameters())
+    for step, x in enumerate(batches):
+        loss = diffusion.loss(net, x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+EPOCHS = (
+    UNET.partition("class Diffusion")[0]
+    + """
+def objective(net, x, y):
+    return F.mse_loss(net(x, t=y), y)
+
+def epoch(model, loader, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        objective(model, x, y).backward()
+        optimizer.step()
+
+def main(loader, epochs):
+    model = UNet([64, 32]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for e in range(epochs):
+        epoch(model, loader, optimizer)
+"""
+)
 FLAGGED = {
+    "a module that an object is given to run": UNET,
+    "a module that a function hands on": EPOCHS,
     "pairs, of which the last ones are read": PLAY.replace("frames.append(obs)", "frames.append((obs, action))"),
     "a function": PLAY,
     "a method, every so many epochs": METHOD,
 }
 CLEAN = {
+    "a module with a list for each call": twin(
+        UNET,
+        ("skips=[]", "skips=None"),
+        ("        for down", "        skips = [] if skips is None else skips\n        for down"),
+    ),
+    "a module that is given one": twin(UNET, ("torch.rand(len(x), 1))", "torch.rand(len(x), 1), [])")),
+    "a module that is given one by its name": twin(EPOCHS, ("t=y)", "t=y, skips=[])")),
+    "a module that may be given one": twin(EPOCHS, ("net(x, t=y)", "net(x, *y)")),
+    "a module that takes them out": twin(UNET, ("skips[-1]", "skips.pop()")),
+    "a module that its maker runs, of which another rule tells": twin(
+        UNET, ("diffusion.loss(net, x)", "net(x, x).mean() + diffusion.loss(net, x)")
+    ),
+    "a module that nobody runs": twin(UNET, ("diffusion.loss(net, x)", "diffusion.loss(diffusion, x)")),
+    "a module that is run once": twin(UNET, ("    for step, x in enumerate(batches):", "    if x := batches:")),
+    "another method of a module": twin(UNET, ("def forward", "def encode")),
+    "a module in a program that trains nothing": twin(UNET, ("loss.backward()", "loss.item()")),
     "None": twin(PLAY, ("frames=[]", "frames=None"), ("    kept = []", "    kept = []; frames = frames or []")),
     "a list of its own": twin(PLAY, ("    kept = []", "    kept = []; frames = list(frames)")),
     "given": twin(PLAY, ("env, 16)", "env, 16, [])")),

@@ -1379,9 +1379,6 @@ MADE = """
         "net = torch.load(paths[0])",
         "net, settings = torch.load(paths[0])",
         "net, settings = load(paths), 3",
-        "net = Settler(paths[0])",
-        "net = project.models.Settler(data=paths, width=64)",
-        "if paths: net = Settler(paths)\n        else: net = Settler(paths, 64)\n        net = net.cuda()",
     ],
 )
 def test_a_model_by_what_it_is_used_as(made: str) -> None:

@@ -200,6 +200,66 @@ OF_EPOCHS = PRUNER.replace("    for step", "    for epoch in range(90):\n      f
     "        pruner.after_step(step)", "      pruner.after_step(epoch)"
 )
 
+ROUNDS = """
+import random
+
+def proximal(loss_fn, anchor, mu):
+    def objective(model, x, y):
+        gap = sum((p - anchor[name]).pow(2).sum() for name, p in model.named_parameters())
+        return loss_fn(model, x, y) + mu * gap
+    return objective
+
+def plain(model, x, y):
+    return F.cross_entropy(model(x), y)
+
+class Client:
+    def __init__(self, model, loader):
+        self.model, self.loader, self.objective = model, loader, plain
+
+    def receive(self, state):
+        self.model.load_state_dict(state)
+        self.objective = proximal(self.objective, {k: v.clone() for k, v in state.items()}, 0.1)  # !
+
+    def fit(self, optimizer):
+        for x, y in self.loader:
+            optimizer.zero_grad()
+            self.objective(self.model, x, y).backward()
+            optimizer.step()
+
+def main(model, loaders, rounds, optimizer):
+    clients = [Client(copy.deepcopy(model), loader) for loader in loaders]
+    for each in range(rounds):
+        picked = random.sample(clients, max(1, len(clients) // 2))
+        for client in picked:
+            client.receive(model.state_dict())
+            client.fit(optimizer)
+"""
+CHOSEN = [
+    ROUNDS,
+    ROUNDS.replace("random.sample(clients, max(1, len(clients) // 2))", "sample(clients, k=5)").replace(
+        "import random", "from random import sample"
+    ),
+]
+MADE_ANEW = [
+    twin(ROUNDS, ("proximal(self.objective,", "proximal(plain,")),
+    twin(ROUNDS, ("    for each in range(rounds):", "    if rounds:")),
+    twin(ROUNDS, ("        picked", "        clients = [Client(model, loader) for loader in loaders]\n        picked")),
+    twin(ROUNDS, ("random.sample(clients,", "self.choose(clients,")),
+    twin(ROUNDS, ("random.sample(clients,", "random.sample([Client(model, each) for each in loaders],")),
+    twin(ROUNDS, ("    def fit", "    def leave(self):\n        self.objective = plain\n\n    def fit")),
+]
+
+
+@pytest.mark.parametrize("snippet", CHOSEN)
+def test_some_of_all(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", MADE_ANEW)
+def test_some_that_are_others(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
 GENERATIONS = """
 class Student(nn.Module):
     def __init__(self, dim, teacher=None):

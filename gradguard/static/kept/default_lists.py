@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.kept.handed_modules import handed_without
 from gradguard.static.kept.same_again import ALWAYS, loop_of_same
 from gradguard.static.mistakes import DefaultList
 from gradguard.static.model import Form
@@ -24,22 +25,25 @@ if TYPE_CHECKING:
 
 def default_lists(flow: Flow) -> Iterator[DefaultList]:
     """The statements that put a tensor into such a list, in a function that a loop which trains calls without it."""
-    defaults = [param.name for param in flow.ref.define.params if _makes_list(param.default)]
-    for name in defaults if flow.ref.define.name != "__init__" else ():
+    defaults = {param.name: param.default for param in flow.ref.define.params if makes_list(param.default)}
+    for name, default in defaults.items() if flow.ref.define.name != "__init__" else ():
         stores = [s for s in flow.facts.stores if s.path == name and s.form is Form.APPEND and s.inner is None]
-        tensors = (s for s in stores if _has_tensor(s.value))
-        store = next((s for s in tensors if not s.carries_graph), None)  # the graph of another one is told of elsewhere
-        call = _call_without(flow, name) if store is not None and _is_kept(flow, name) else None
-        if store is not None and call is not None:
-            yield DefaultList(store.site, name, call)
+        tensors = [s for s in stores if s.carries_graph or has_tensor(s.value)] if _is_kept(flow, name) else []
+        store = next((s for s in tensors if not s.carries_graph), None)
+        call = _call_without(flow, name) if store is not None else None
+        if call is None and tensors:  # of a graph, where a loop calls the module itself, another rule tells
+            store, call = tensors[0], handed_without(flow, name)
+        if store is not None and call is not None and default is not None:
+            yield DefaultList(store.site, name, flow.site(default), call)
 
 
-def _has_tensor(value: Value) -> bool:
+def has_tensor(value: Value) -> bool:
     """Whether it is a tensor, or a tuple or a dict that has one."""
-    return value.kind in (Kind.TENSOR, Kind.OUTPUT) or any(_has_tensor(part) for _, part in value.parts)
+    return value.kind in (Kind.TENSOR, Kind.OUTPUT) or any(has_tensor(part) for _, part in value.parts)
 
 
-def _makes_list(default: t.Expr | None) -> bool:
+def makes_list(default: t.Expr | None) -> bool:
+    """Whether an expression is an empty list: ``[]``, ``list()``."""
     if isinstance(default, t.Call):
         return t.path_of(default.func) == "list" and not default.args
     return isinstance(default, t.Display) and default.kind == "list" and not default.items

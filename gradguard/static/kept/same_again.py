@@ -20,6 +20,7 @@ ALWAYS = "<always>"
 """Stands for what is the same one whoever calls: what a function has by itself."""
 _LEVELS = 4
 """Functions between the loop and the expression."""
+_DRAWING = frozenset(("sample", "choices", "random.sample", "random.choices"))
 _BY_KIND = frozenset(("isinstance", "type", "len", "next"))
 
 
@@ -77,6 +78,10 @@ def _within_function(flow: Flow, names: frozenset[str]) -> frozenset[str]:
         name = waiting.pop()
         known.add(name)
         bound = flow.ref.assigned.get(name, []) if name not in flow.params else []
+        of = _drawn_of(bound[0]) if len(bound) == 1 else None
+        if of is not None and not is_rebound(flow, of):  # others in each iteration, but of the same ones
+            waiting |= _names(of) - known
+            continue
         is_taken = len(bound) == 1 and _is_taken(bound[0]) and not is_rebound(flow, bound[0])
         if is_taken and not any(binds_anew(loop, name) for loop in flow.facts.loops):
             waiting |= _names(bound[0]) - known
@@ -111,6 +116,14 @@ def _is_taken(value: t.Expr) -> bool:
     if isinstance(value, t.Call) and isinstance(value.func, t.Name):
         return value.func.id in ("list", "tuple", "dict", "enumerate", "zip", "sorted", "reversed")
     return isinstance(value, t.Attribute) or (isinstance(value, t.Call) and isinstance(value.func, t.Attribute))
+
+
+def _drawn_of(value: t.Expr) -> t.Expr | None:
+    """What some are chosen of: ``clients`` of ``random.sample(clients, k)``."""
+    if not isinstance(value, t.Call) or t.path_of(value.func) not in _DRAWING or not value.args or value.args[0].star:
+        return None
+    of = value.args[0].value
+    return of if isinstance(of, t.Name | t.Attribute) else None
 
 
 def _names(expr: t.Expr | None) -> frozenset[str]:
