@@ -641,3 +641,39 @@ def test_a_method_of_its_own_without_gradients(taken: str) -> None:
 def test_a_backward_of_torch(taken: str, given: str) -> None:
     call = taken.format(f"z.backward({given})")
     assert_flagged(INVERSE.replace("MODE", "if True:").replace("CALL", f"{call}  # !"), CODE)
+
+
+SEVERAL = """
+        def train(loader, optimizer):
+            near, far = nn.Linear(2, 2), nn.Linear(2, 2)
+            for x, y in loader:
+                optimizer.zero_grad()
+                first, second = F.mse_loss(near(x), y), F.l1_loss(far(x), y)
+                losses = {"near": first, "far": second}
+                for loss in losses.values():
+                    loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (("losses.values()", "[first, second]"),),
+        (("losses.values()", "(first, second)"),),
+        (("for loss in losses.values()", "for name, loss in losses.items()"),),
+        (("far(x)", "near(x)"),),
+        (('{"near": first, "far": second}', "[first, second]"), ("losses.values()", "losses")),
+    ],
+)
+def test_losses_that_have_no_graph_in_common(changes: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(SEVERAL, *changes), CODE)
+
+
+@pytest.mark.parametrize("given", ["[first, second]", "(first, second)"])
+def test_losses_of_one_forward(given: str) -> None:
+    shared = SEVERAL.replace("first, second = F.mse_loss(near(x), y), F.l1_loss(far(x), y)", "out = near(x)").replace(
+        'losses = {"near": first, "far": second}', "first, second = F.mse_loss(out, y), F.l1_loss(out, y)"
+    )
+    assert_flagged(shared.replace("losses.values()", given).replace("loss.backward()", "loss.backward()  # !"), CODE)

@@ -213,7 +213,29 @@ def _freed_by(flow: Flow, backward: Backward) -> Backward | GradCall | None:
         return None
     if any(r.source is Source.CARRIED for r in backward.value.reach):
         return None  # made anew in the loop as well
-    return backward if any(not _lies_in(r, loop) for r in own) else None
+    before = frozenset(r for r in own if not _lies_in(r, loop))
+    return backward if before and not _are_of_several(flow, loop, before) else None
+
+
+def _are_of_several(flow: Flow, loop: Loop, graphs: Roots) -> bool:
+    """Whether graphs are those of the losses that a loop goes over, and none is in each: ``for loss in losses``."""
+    stmt = loop.site.node
+    if not isinstance(stmt, t.Repeat) or stmt.iterable is None:
+        return False
+    given = stmt.iterable
+    while isinstance(given, t.Call):  # losses.values(), enumerate(losses)
+        if given.args:
+            given = given.args[0].value
+        elif isinstance(given.func, t.Attribute):
+            given = given.func.value
+        else:
+            return False
+    items = given.items if isinstance(given, t.Display) else [given]
+    known = [flow.read(flow.canonical(path), flow.final) for item in items if (path := t.path_of(item)) is not None]
+    if not graphs <= frozenset().union(*(value.reach for value in known)):
+        return False
+    each = known if isinstance(given, t.Display) else [part for value in known for _, part in value.parts]
+    return len(each) < 2 or not frozenset.intersection(*(_made_here(flow, value) for value in each))
 
 
 def _may_not_run(flow: Flow, backward: Backward) -> bool:
