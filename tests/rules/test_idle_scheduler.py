@@ -136,3 +136,13 @@ def test_another_file_steps_it(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("trainer.py", 10)]
     files["main.py"] = files["main.py"].replace("print(trainer.net)", "trainer.scheduler.step()")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+def test_a_file_that_no_import_leads_to_steps_it(tmp_path: Path) -> None:
+    files = {
+        "trainer.py": "import torch.nn.functional as F\nimport torch\n" + METHODS.replace("\n    ", "\n"),
+        "notebook.py": "import torch\nfrom elsewhere import Trainer\n\nagent = Trainer()\nagent.other.step()\n",
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("trainer.py", 10)]
+    files["notebook.py"] = files["notebook.py"].replace("agent.other", "agent.scheduler")
+    assert lines_in_files(tmp_path, files, CODE) == []

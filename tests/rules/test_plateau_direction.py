@@ -216,3 +216,26 @@ def test_two_files(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("main.py", 8)]
     files["schedules.py"] = files["schedules.py"].replace("max", "min")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+TURNED = """
+        from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+        def fit(net, loader, optimizer):
+            scheduler = ReduceLROnPlateau(optimizer)
+            for epoch in range(9):
+                accuracy = evaluate(net, loader)
+                pass
+                scheduler.step(accuracy)  # !
+"""
+
+
+def test_what_is_turned_round_in_place() -> None:
+    assert_flagged(TURNED, CODE)
+    for line in (
+        "accuracy *= -1",
+        "accuracy -= 1",
+        "accuracy = operator.neg(accuracy)",
+        "accuracy = torch.neg(accuracy)",
+    ):
+        assert_clean(twin(TURNED, ("                pass", f"                {line}")), CODE)

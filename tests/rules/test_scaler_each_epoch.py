@@ -221,3 +221,24 @@ def test_it_is_called_from_another_file(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("engine.py", 6)]
     files["main.py"] = files["main.py"].replace("epoch in range(args.epochs)", "task in args.tasks")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+def test_a_helper_brings_its_state_back() -> None:
+    made = """
+        def train_one_epoch(net, loader, optimizer, path{default}):
+            scaler = torch.cuda.amp.GradScaler({enabled})
+            {load}
+            for x, y in loader:
+                optimizer.zero_grad()
+                scaler.scale(F.mse_loss(net(x), y)).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+        def fit(net, loader, optimizer, path):
+            for epoch in range(90):
+                train_one_epoch(net, loader, optimizer, path)
+    """
+    plain = made.format(default="", enabled="", load="pass")
+    assert_flagged(plain.replace("GradScaler()", "GradScaler()  # !"), CODE)
+    assert_clean(made.format(default="", enabled="", load="load(path, net, scaler)"), CODE)
+    assert_clean(made.format(default=", amp=False", enabled="enabled=amp", load="pass"), CODE)

@@ -28,6 +28,7 @@ _TO_BE_HIGH = frozenset(
 _OTHERWISE = frozenset(
     "neg negative minus inv inverse delta diff gap drop gain improvement target threshold weight".split()
 )
+_TURNING = frozenset("neg negative __neg__ sub rsub subtract".split())
 _NUMBERS = frozenset("float round mean sum average nanmean item detach cpu numpy tensor compute".split())
 _FIELDS = ("avg", "average", "mean", "val", "value", "data")
 
@@ -103,8 +104,17 @@ def _direction(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> str | No
     if path is None:
         return None
     way = direction_of(path.rpartition(".")[2])
+    if way is not None and _is_changed(ref, path):
+        return None
     bound = ref.assigned.get(path, []) if depth and way is not None else []
     return way if all(_agrees(ref, each, way, depth - 1) for each in bound) else None
+
+
+def _is_changed(ref: FunctionRef, path: str) -> bool:
+    """Whether a name is turned round in place, or an ``acc`` is what things are added up in: ``acc *= -1``."""
+    changes = (s for s in ref.define.statements if isinstance(s, t.Augment) and t.path_of(s.target) == path)
+    is_sum = path.rpartition(".")[2] in ("acc", "accs")
+    return any(is_sum or change.operator.rstrip("=") in ("-", "*") for change in changes)
 
 
 def _agrees(ref: FunctionRef, value: t.Expr, way: str | None, depth: int) -> bool:
@@ -112,6 +122,8 @@ def _agrees(ref: FunctionRef, value: t.Expr, way: str | None, depth: int) -> boo
     if isinstance(value, t.Operation):
         is_minus = value.operator == "-"
         return not is_minus and all(_agrees(ref, each, way, depth) for each in value.operands)
+    if isinstance(value, t.Call) and value.name in _TURNING:
+        return False
     known = _direction(ref, value, depth) if isinstance(value, t.Call | t.Name | t.Attribute) else None
     return known is None or known == way
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _SCALERS = frozenset(("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"))
 _TUNED = ("init_scale", "growth_interval", "growth_factor", "backoff_factor")
 _OF_PRECISION = re.compile(r"amp|fp16|float16|half|mixed|autocast|precision|cuda", re.I)
+_RESTORES = re.compile(r"load|resume|restor|save|checkpoint", re.I)
 _OF_TIME = re.compile(r"epoch|step|iter|first|scaler", re.I)
 # A bfloat16 has the range of a float32: its gradients need no scale, and nothing is skipped.
 _NEEDS_NONE = re.compile(r"bfloat16|bf16")
@@ -52,18 +53,26 @@ def _makes_scaler(ref: FunctionRef, value: t.Expr) -> bool:
     if not isinstance(value, t.Call) or str(ref.module.value_of(value.func).ref) not in _SCALERS:
         return False
     enabled = value.argument("enabled")
-    is_off = isinstance(enabled, t.Constant) and not enabled.value
+    asked = t.path_of(enabled) if enabled is not None else None
+    given = next((param.default for param in ref.define.params if param.name == asked), enabled)
+    is_off = isinstance(given, t.Constant) and not given.value
     return not is_off and not any(arg.star or arg.keyword in _TUNED for arg in value.args)
 
 
 def _is_remembered(ref: FunctionRef, path: str) -> bool:
     """Whether the state of a scaler goes on, or it is bound to what was there: ``scaler.load_state_dict(state)``."""
     asked = (node for node in ref.define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == path)
-    is_kept = any(node.name in ("load_state_dict", "state_dict") for node in asked)
+    is_kept = any(node.name in ("load_state_dict", "state_dict") for node in asked) or _is_restored(ref, path)
     given = (stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return) and stmt.value is not None)
     is_returned = any(t.path_of(node) == path for value in given for node in t.walk(value) if isinstance(node, t.Name))
     bound = [value for value in ref.assigned.get(path, []) if not isinstance(value, t.Constant)]
     return is_kept or is_returned or len(bound) > 1
+
+
+def _is_restored(ref: FunctionRef, path: str) -> bool:
+    """Whether a helper is given it that is named as one which brings a state back: ``load(net, scaler)``."""
+    helpers = (call for call in ref.calls if _RESTORES.search(call.name) is not None)
+    return any(t.path_of(arg.value) == path for call in helpers for arg in call.args)
 
 
 def _is_always_made(ref: FunctionRef, stmt: t.Stmt) -> bool:
