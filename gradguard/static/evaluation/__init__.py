@@ -1,1 +1,1 @@
-"""Modes of evaluation and of training, and what an evaluation leaves behind."""
+"""Evaluations: which loops and functions are one, in which mode a model is run, and what an evaluation leaves."""

@@ -11,7 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.backward.filled import goes_through
 from gradguard.static.model import Backward, Event, Forward, Function, Loop, Mode, OpaqueCall, TrainingMode
 from gradguard.static.program.order import ends_at
-from gradguard.static.program.paths import is_part, is_within
+from gradguard.static.program.paths import is_part, is_within, last
 
 _OF_MODE = re.compile("train|mode", re.I)
 _CONCERNED = (Forward, OpaqueCall, TrainingMode)
@@ -163,7 +163,7 @@ def _may_set(event: Event, module: str) -> bool:
     target = event.target
     if event.on is False:
         return target is not None and is_part(module, target)
-    return target is None or is_part(module, target) or is_part(target, module) or _last(target) == _last(module)
+    return target is None or is_part(module, target) or is_part(target, module) or last(target) == last(module)
 
 
 def _sets_part(event: Event, whole: str | None) -> bool:
@@ -171,11 +171,6 @@ def _sets_part(event: Event, whole: str | None) -> bool:
     if not isinstance(event, TrainingMode) or event.on is False or event.target is None or whole is None:
         return False
     return is_within(event.target, whole)
-
-
-def _last(path: str) -> str:
-    """The last name of a path: `model` may be `self.model`, or what is wrapped around it."""
-    return path.rsplit(".", 1)[-1]
 
 
 def _blocks(loop: Loop) -> Iterator[Sequence[t.Stmt]]:

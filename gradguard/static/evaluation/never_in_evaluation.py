@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import goes_through
+from gradguard.static.evaluation.evaluation_loops import is_evaluation
 from gradguard.static.evaluation.mode_layers import texts_of
 from gradguard.static.evaluation.sure_layers import calls_in, class_has_mode_layers, surely_has_mode_layers
 from gradguard.static.mistakes import NeverInEvaluation
@@ -16,8 +17,7 @@ from gradguard.static.model import Backward, Event, Forward, Loop, Mode, OpaqueC
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.made_objects import Place, makers
-from gradguard.static.program.paths import is_part, is_within
-from gradguard.static.reading.evaluation_loops import is_evaluation
+from gradguard.static.program.paths import is_part, is_within, last
 from gradguard.static.reading.forwards import leaves_function
 
 if TYPE_CHECKING:
@@ -252,8 +252,4 @@ def _may_set(event: Event, module: str) -> bool:
     if not isinstance(event, TrainingMode) or event.on is True:
         return False
     target = event.target
-    return target is None or is_part(module, target) or is_part(target, module) or _last(target) == _last(module)
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
+    return target is None or is_part(module, target) or is_part(target, module) or last(target) == last(module)

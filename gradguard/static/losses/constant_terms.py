@@ -11,6 +11,7 @@ from gradguard.static.backward.made_leaves import is_begun_with_leaf, is_wanted
 from gradguard.static.knowledge import COPYING_FUNCTIONS
 from gradguard.static.losses.lost_slopes import is_trained, slopes
 from gradguard.static.model import Backward, Constant, GradCall
+from gradguard.static.program.paths import last
 from gradguard.static.reading.unrecorded import Copied, Severed, Term, innermost, is_setting, possible_in, recorded_in
 from gradguard.static.source import Site
 from gradguard.static.values import (
@@ -312,7 +313,7 @@ def _is_of_trained(flow: Flow, term: Term, backward: Backward) -> bool:
     owner = t.path_of(call.func.value) if isinstance(call, t.Call) and isinstance(call.func, t.Attribute) else None
     runs = [each for each in flow.facts.forwards if each.module is not None and owner is not None]
     trained = [each for each in runs if any(began_at(root.key, each) for root in backward.value.reach)]
-    return any(_last(each.module) == _last(owner) for each in trained)
+    return any(last(each.module or "") == last(owner or "") for each in trained)
 
 
 def _is_trained_here(term: Term, backward: Backward) -> bool:
@@ -335,10 +336,6 @@ def _is_leaf_alone(value: Value) -> bool:
 def _is_made(root: Root) -> bool:
     made = node_within(root.key) if root.source is Source.LEAF else None
     return isinstance(made, t.Call) and made.name in COPYING_FUNCTIONS and made.is_true("requires_grad")
-
-
-def _last(path: str | None) -> str:
-    return (path or "").rpartition(".")[2]
 
 
 def _is_shown(gradients: GradCall) -> bool:

@@ -17,7 +17,7 @@ from gradguard.static.optimizers.state_dicts import collected, is_written_by, st
 from gradguard.static.program.classes import Class
 from gradguard.static.program.order import comes_before, ends_at, has
 from gradguard.static.program.own_methods import methods_of, reached
-from gradguard.static.program.paths import is_part
+from gradguard.static.program.paths import is_part, last
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
@@ -225,7 +225,7 @@ def _used_elsewhere(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | N
     at_once = _called_beside(flow, stmt)
     for method in _methods_besides(flow, stmt, kept):
         for other in method.define.statements:
-            is_loaded, is_saved = _uses(method, other, kept, _last(model), by_last=True)
+            is_loaded, is_saved = _uses(method, other, kept, last(model), by_last=True)
             if is_loaded or (is_saved and method.define.name not in at_once):
                 return Site(method.chunk, other)
     return None
@@ -244,7 +244,7 @@ def _is_loaded_from(flow: Flow, stmt: t.Stmt, kept: str) -> bool:
     """Whether somebody takes it from such an object, to load it: ``net.load_state_dict(stopper.best_state)``."""
     if not any(True for _ in _methods_besides(flow, stmt, kept)):
         return False
-    name = _last(kept.partition("[")[0])
+    name = last(kept.partition("[")[0])
     loads = re.compile(rf"load_state_dict\(\s*(?!self\b)\w[\w.]*\.{name}\b")
     return flow.project.survey.mentions(loads, flow.module, name)
 
@@ -329,7 +329,7 @@ def _uses(ref: FunctionRef, stmt: t.Stmt, kept: str, model: str, by_last: bool =
         named = (given, *(item for _, item in given.entries)) if isinstance(given, t.DictDisplay) else (given,)
         return False, any(_has(each, kept) for each in named)
     into = t.path_of(func.value) or ""
-    is_same = (_last(into) if by_last else into) == model
+    is_same = (last(into) if by_last else into) == model
     is_read = _has(given, kept) or (isinstance(given, t.Comprehension) and any(_has(n, kept) for n in _names(given)))
     return func.name == "load_state_dict" and is_same and is_read, False
 
@@ -346,10 +346,6 @@ def _is_note(expr: t.Expr) -> bool:
     return isinstance(index, t.Constant) and _STATE.search(str(index.value)) is None
 
 
-def _last(path: str) -> str:
-    return path.rsplit(".", 1)[-1]
-
-
 def _is_of_the_best(conditions: Iterable[t.If], stmt: t.Stmt) -> bool:
     """Whether a statement runs where something has become better: ``if val_loss < best:``."""
     return any(_tells_better(each.test) and has([*each.body, *each.orelse], stmt) for each in conditions)
@@ -364,4 +360,4 @@ def _tells_better(test: t.Expr) -> bool:
 
 
 def _is_measure(expr: t.Expr) -> bool:
-    return not isinstance(expr, t.Constant) and _HOW_FAR.search(_last(t.path_of(expr) or "")) is None
+    return not isinstance(expr, t.Constant) and _HOW_FAR.search(last(t.path_of(expr) or "")) is None

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.evaluation.given_evaluated import gives_evaluated
 from gradguard.static.model import Call, ZeroGrad
 from gradguard.static.program.names import breaks_graph, collections_of, is_of_gradient, named_kind, put_into_evaluation
 from gradguard.static.program.parameters import is_frozen_copy, leaves_out, parameters_taken
 from gradguard.static.program.paths import is_part, is_within
 from gradguard.static.reading import filled_later, item_stores, places, stores
-from gradguard.static.reading.given_evaluated import gives_evaluated
 from gradguard.static.reading.lengthened import lengthened
 from gradguard.static.reading.state import State
 from gradguard.static.reading.terms import terms

@@ -7,12 +7,12 @@ from functools import reduce
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.evaluation.evaluation_loops import is_evaluation
 from gradguard.static.losses import constant_terms
 from gradguard.static.model import Form, ZeroGrad
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.reading.called import Called
-from gradguard.static.reading.evaluation_loops import is_evaluation
 from gradguard.static.reading.expressions import recorded
 from gradguard.static.reading.item_stores import is_chained
 from gradguard.static.values import (

@@ -135,7 +135,3 @@ def _through_in_place(receiver: t.Expr) -> t.Expr:
             break
         receiver = receiver.func.value
     return receiver
-
-
-def last(path: str) -> str:
-    return path.rsplit(".", 1)[-1]

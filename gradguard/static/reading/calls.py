@@ -25,6 +25,7 @@ from gradguard.static.program.arguments import takes, takes_keywords
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.names import OF_METHOD, named_kind
+from gradguard.static.program.paths import last
 from gradguard.static.project import member
 from gradguard.static.reading import (
     autograd_functions,
@@ -36,7 +37,7 @@ from gradguard.static.reading import (
     training,
     volatile,
 )
-from gradguard.static.reading.called import Called, last
+from gradguard.static.reading.called import Called
 from gradguard.static.reading.expressions import evaluate, recorded
 from gradguard.static.reading.other_libraries import note_foreign
 from gradguard.static.reading.places import is_used_as_module, kind_by_name, may_have_modules

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.evaluation.evaluations_in_turn import recorded_in_vain
 from gradguard.static.model import Forward, Loop, Mode, Scope
-from gradguard.static.reading.evaluations_in_turn import recorded_in_vain
 from gradguard.static.reading.roots import node_of
 from gradguard.static.values import Kind
 

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
-from gradguard.static.program.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
-from gradguard.static.program.paths import collections_around
-from gradguard.static.reading import counts, filled_later, iterators, volatile
-from gradguard.static.reading.binding import bind_element
-from gradguard.static.reading.evaluation_loops import (
+from gradguard.static.evaluation.evaluation_loops import (
     begins_with_eval,
     evaluates_by_name,
     is_evaluation,
@@ -23,6 +18,11 @@ from gradguard.static.reading.evaluation_loops import (
     reads_files,
     takes_evaluation_batch,
 )
+from gradguard.static.model import Backward, Event, Form, Forward, Loop, Scope
+from gradguard.static.program.names import PARAMETERS, assigned_paths, collections_of, iterable_path, replaced_element
+from gradguard.static.program.paths import collections_around
+from gradguard.static.reading import counts, filled_later, iterators, volatile
+from gradguard.static.reading.binding import bind_element
 from gradguard.static.reading.state import Carry, LoopFrame, State, merge
 from gradguard.static.values import (
     NOTHING_HELD,

@@ -14,10 +14,11 @@ from gradguard.static.model import (
     TrainingMode,
 )
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.paths import is_or_is_in
 from gradguard.static.reading.called import Called
 from gradguard.static.reading.conditions import outcome
 from gradguard.static.reading.places import assigned_anywhere
-from gradguard.static.reading.state import State, is_of
+from gradguard.static.reading.state import State
 from gradguard.static.source import Site
 from gradguard.static.values import (
     NOTHING,
@@ -203,7 +204,7 @@ def _set_training(c: Called, *, on: bool | None, asked: Site | None = None) -> V
         c.state.evaluating |= {path}
     else:
         c.state.evaluating -= {
-            p for p in c.state.evaluating if path in (p, "self") or (p[-1] == "]" and is_of(path, p))
+            p for p in c.state.evaluating if path in (p, "self") or (p[-1] == "]" and is_or_is_in(path, p))
         }
     return c.receiver
 

@@ -14,9 +14,9 @@ from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.known_by_methods import gives_numbers
 from gradguard.static.program.names import structures_in
 from gradguard.static.program.parameters import making
-from gradguard.static.program.paths import is_part
+from gradguard.static.program.paths import is_part, last
 from gradguard.static.reading import modes
-from gradguard.static.reading.called import Called, last
+from gradguard.static.reading.called import Called
 from gradguard.static.reading.model_lookalikes import may_record_nothing
 from gradguard.static.reading.places import assigned_at
 from gradguard.static.values import NUMBER, Held, Kind, Root, Source, Value, graph_of, holding, union

@@ -12,10 +12,11 @@ from gradguard.static.optimizers.optimized import optimized
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.names import is_of_gradient
+from gradguard.static.program.paths import last
 from gradguard.static.reading import containers, queues, unrecorded
 from gradguard.static.reading.binding import forget_frames
 from gradguard.static.reading.builtin_calls import builtin
-from gradguard.static.reading.called import Called, last
+from gradguard.static.reading.called import Called
 from gradguard.static.reading.counts import is_long_buffer
 from gradguard.static.reading.expressions import cut, recorded
 from gradguard.static.reading.lengthened import JOINING, note_joined

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.program.names import named_kind
-from gradguard.static.reading.called import last
+from gradguard.static.program.paths import last
 from gradguard.static.reading.roots import node_of, wholes_of
 from gradguard.static.reading.terms import terms
 from gradguard.static.values import Kind, Root, Source, Value

@@ -12,6 +12,7 @@ from gradguard.static.model import (
     Mode,
     ZeroGrad,
 )
+from gradguard.static.program.paths import is_or_is_in
 from gradguard.static.reading.unrecorded import numbers_on_one_way
 from gradguard.static.values import (
     Kind,
@@ -65,7 +66,7 @@ class State:
 
     def evaluates(self, module: str | None) -> bool:
         """Whether a module was put into evaluation mode, with what it is a part or an element of."""
-        return module is not None and any(is_of(module, path) for path in self.evaluating)
+        return module is not None and any(is_or_is_in(module, path) for path in self.evaluating)
 
     def freezes(self, module: str | None) -> bool:
         """Whether no parameter of a module wants a gradient, of itself or with the one that it is a part of."""
@@ -115,11 +116,6 @@ def _on_entry(path: str, present: Value, env: dict[str, Value]) -> Value:
         return Value()
     root = Root(Source.PLACE, path)
     return Value(frozenset((root,)), must=frozenset((root,)), kind=present.kind, ref=present.ref)
-
-
-def is_of(module: str, path: str) -> bool:
-    """Whether a module is the one at a path, a part of it, or one of the elements of ``models[*]``."""
-    return f"{module}.".startswith(f"{path}.") or (path.endswith("[*]") and module.startswith(path[:-2]))
 
 
 def merge(a: State | None, b: State | None, trusted: str = "both") -> State | None:

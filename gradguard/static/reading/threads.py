@@ -10,7 +10,8 @@ from gradguard.static import tree as t
 from gradguard.static.model import Mode
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.mapped import each_called
-from gradguard.static.reading.called import Called, last
+from gradguard.static.program.paths import last
+from gradguard.static.reading.called import Called
 from gradguard.static.values import Value
 
 _POOLS = ("ThreadPoolExecutor", "ThreadPool")

@@ -21,8 +21,9 @@ from gradguard.static.optimizers.separate_modules import is_separate
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.names import named_kind
+from gradguard.static.program.paths import last
 from gradguard.static.reading import unrecorded
-from gradguard.static.reading.called import Called, last
+from gradguard.static.reading.called import Called
 from gradguard.static.reading.conditions import outcome
 from gradguard.static.reading.proof import prove, prove_terms
 from gradguard.static.reading.receivers import looks_up, object_in, registered_on
