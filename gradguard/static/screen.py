@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,8 @@ _RENAMED = re.compile(
     rb"\bfrom[ \t]+([\w.]+)[ \t]+import[ \t]+[^\n]*?\b(\w+)[ \t]+as\b|\bimport[ \t]+([\w.]+)[ \t]+as\b"
 )
 _CALLED = re.compile(rb"\b(\w+)\(")
+_IN_NAMES = re.compile(rb"\w+")
+_NAMES_ALONE = bytes(byte if chr(byte).isalnum() or byte > 127 or byte == 95 else 32 for byte in range(256))
 _CALLED_ON_SELF = re.compile(rb"\bself\.(\w+)\(")
 
 
@@ -102,7 +105,7 @@ class Screen:
             lambda sign: bool(words.of(sign)) if _is_of_lines(sign) and not sign.inherited else words.show(sign, text)
         )
         return _may_apply(
-            groups,
+            words.having(groups),
             may_show,
             lambda: _Functions(layout(code), lambda key, part: _signs_in(key, part) + names, words, names),
         )
@@ -117,7 +120,8 @@ class Screen:
         data = without_prose(source.data)
         names = _names_in(source.data, source.outline.renamed)
         words = _Words(self._vocabulary, source.data + names)
-        is_in = cache(lambda sign: sign.own or words.show(sign, data))
+        is_shown = cache(lambda sign: words.show(sign, data))
+        is_in = cache(lambda sign: sign.own or is_shown(sign))
         signs = self._groups if is_in(TRAINING) or not calls_training() else self._where_trained
         groups = [group for group in signs if all(map(is_in, group))]
         if not groups:
@@ -126,13 +130,13 @@ class Screen:
             return everything(source)
         named = data + names
         may_show = cache(lambda sign: not sign.own or sign.across or words.show(sign, named))
-        shown = [group for group in groups if all(map(may_show, group))]
+        shown = [group for group in words.having(groups) if all(map(may_show, group))]
         functions = _functions(source, words, names) if shown else _NO_FUNCTIONS
-        held = {key: functions.held(key, shown) for key in functions.parts}
-        showing = frozenset(key for key, found in held.items() if found)
-        reaching = frozenset(key for key in showing if any(sign.reaches for group in held[key] for sign in group))
+        held = [(key, group) for group in shown for key in functions.holding(_own(group))]
+        showing = frozenset(key for key, _ in held)
+        reaching = frozenset(key for key, group in held if any(sign.reaches for sign in group))
         chosen = showing | (functions.with_callers(reaching) if reaching else frozenset())
-        of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, data)))
+        of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, is_shown)))
         return Selection(chosen, frozenset(source.outline.classes if of_file else ()), of_file)
 
 
@@ -142,20 +146,27 @@ class _Vocabulary:
     def __init__(self, signs: Iterable[Sign]) -> None:
         words = sorted({word for sign in signs for word in sign.words}, key=lambda word: (len(word), word))
         within = ({shorter for shorter in words[:place] if shorter in word} for place, word in enumerate(words))
-        self._words = [(word, parts, word.split()[0]) for word, parts in zip(words, within, strict=True)]
+        self._words = [(w, parts, _name_in(w), w.split()[0]) for w, parts in zip(words, within, strict=True)]
 
     def of(self, text: bytes) -> set[bytes]:
         """Those that stand in a text.
 
-        Looked for in what stands between white space, each once, which is a fraction of the text; and a word that has
-        another one in it where there is that one: without ``grad`` there is no ``zero_grad``.
+        Looked for in the names of the text, then in what stands between white space, each once, which is a fraction of
+        it; and a word that has another one in it where there is that one: without ``grad`` there is no ``zero_grad``.
         """
+        names = b" ".join(set(text.translate(_NAMES_ALONE).split()))
         once = b" ".join(set(text.split()))
         there: set[bytes] = set()
-        for word, within, start in self._words:
-            if within <= there and start in once and (start == word or word in text):
+        for word, within, name, start in self._words:
+            may_be = within <= there and name in names
+            if may_be and (name == word or (start in once and (start == word or word in text))):
                 there.add(word)
         return there
+
+
+def _name_in(word: bytes) -> bytes:
+    """The longest name, or part of one, in a word: ``zero_grad`` of ``.zero_grad(``."""
+    return max(_IN_NAMES.findall(word), key=len, default=b"")
 
 
 class _Words:
@@ -163,10 +174,18 @@ class _Words:
 
     def __init__(self, vocabulary: _Vocabulary, text: bytes) -> None:
         self._there = vocabulary.of(text)
+        self._of: dict[Sign, list[bytes]] = {}
 
     def of(self, sign: Sign) -> list[bytes]:
         """The words of a sign that are there."""
-        return [word for word in sign.words if word in self._there]
+        words = self._of.get(sign)
+        if words is None:
+            words = self._of[sign] = [word for word in sign.words if word in self._there]
+        return words
+
+    def having(self, groups: Iterable[Signs]) -> list[Signs]:
+        """The groups of whose signs each has a word there."""
+        return [group for group in groups if all(map(self.of, group))]
 
     def show(self, sign: Sign, text: bytes) -> bool:
         """Whether the text, or a part of it, shows a sign."""
@@ -194,8 +213,13 @@ class _Functions:
         self._text_of = text_of
         self._words = words
         self._names = names
+        self._place = _Places(parts)
+        self._members: dict[str, list[Key]] = {}
+        for key in parts:
+            self._members.setdefault(key[0], []).append(key)
         self._texts: dict[Key, bytes] = {}
-        self._words_of: dict[Sign, list[bytes]] = {}
+        self._with_words: dict[Sign, frozenset[Key]] = {}
+        self._may_show: dict[Sign, frozenset[Key]] = {}
         self._shown: dict[tuple[Key, Sign], bool] = {}
         self._calls: dict[Key, tuple[Key, ...]] = {}
         self._called_there: dict[str, list[Key]] = {}
@@ -217,9 +241,33 @@ class _Functions:
         calls = [call for name in names if (call := f"{name}(".encode()) in part]
         return bool(calls) and not names.isdisjoint(name.decode() for name in _CALLED.findall(self._text(key)))
 
-    def held(self, key: Key, groups: Iterable[Signs]) -> list[Signs]:
-        """The groups of whose own signs a function shows all, a method with those that it calls on ``self``."""
-        return [g for g in groups if all(self._shows(key, sign) or self._reaches(key, sign) for sign in _own(g))]
+    def holding(self, signs: Signs) -> Iterator[Key]:
+        """The functions that show all of some signs of functions, a method with those that it calls on ``self``."""
+        keys = min((self._candidates(sign) for sign in signs), key=len)
+        for sign in signs:
+            keys = keys & self._candidates(sign)
+        for key in keys:
+            if all(self._shows(key, sign) or self._reaches(key, sign) for sign in signs):
+                yield key
+
+    def _candidates(self, sign: Sign) -> frozenset[Key]:
+        """The functions that have a word of a sign, and the methods of classes in which a method has one."""
+        known = self._may_show.get(sign)
+        if known is None:
+            with_word = self._with_word_of(sign)
+            owners = {owner for owner, _ in with_word if owner}
+            mates = (key for owner in owners for key in self._members[owner])
+            known = self._may_show[sign] = with_word.union(mates)
+        return known
+
+    def _with_word_of(self, sign: Sign) -> frozenset[Key]:
+        known = self._with_words.get(sign)
+        if known is None:
+            words = self._words.of(sign)
+            is_everywhere = sign.usual or any(word in self._names for word in words)
+            found = self.parts if is_everywhere else (key for word in words for key in self._place.holding(word))
+            known = self._with_words[sign] = frozenset(found)
+        return known
 
     def _text(self, key: Key) -> bytes:
         text = self._texts.get(key)
@@ -234,18 +282,10 @@ class _Functions:
         return shown
 
     def _is_shown(self, key: Key, sign: Sign) -> bool:
-        words = self._words_of.get(sign)
-        if words is None:
-            words = self._words_of[sign] = self._words.of(sign)
-        if not words:
-            return False
-        part, names = self.parts[key], self._names
-        return any(word in part or word in names for word in words) and sign.is_in(self._text(key), words)
+        return key in self._with_word_of(sign) and sign.is_in(self._text(key), self._words.of(sign))
 
     def _reaches(self, key: Key, sign: Sign) -> bool:
-        if not key[0] or not self._words_of[sign]:
-            return False
-        showing = self._called_showing(key[0], sign)
+        showing = self._called_showing(key[0], sign) if key[0] else ()
         return bool(showing) and any(other in showing for other in self._called(key))
 
     def _called_showing(self, owner: str, sign: Sign) -> frozenset[Key]:
@@ -259,7 +299,7 @@ class _Functions:
     def _called_in(self, owner: str) -> list[Key]:
         """The methods of a class that may be called on ``self`` in it."""
         if owner not in self._called_there:
-            keys = [key for key in self.parts if key[0] == owner]
+            keys = self._members[owner]
             names = {name.decode() for key in keys for name in _CALLED_ON_SELF.findall(self.parts[key])}
             self._called_there[owner] = [key for key in keys if key[1] in names]
         return self._called_there[owner]
@@ -275,6 +315,23 @@ class _Functions:
                 waiting += new
             self._calls[key] = tuple(found)[1:]
         return self._calls[key]
+
+
+class _Places:
+    """Where a word stands: it is looked for in all functions at once."""
+
+    def __init__(self, parts: Mapping[Key, bytes]) -> None:
+        self._keys = list(parts)
+        self._text = b"\0".join(parts.values())
+        self._starts = list(itertools.accumulate((len(part) + 1 for part in parts.values()), initial=0))
+
+    def holding(self, word: bytes) -> Iterator[Key]:
+        """The functions in whose text a word stands."""
+        found = self._text.find(word)
+        while found >= 0:
+            after = bisect_right(self._starts, found)
+            yield self._keys[after - 1]
+            found = self._text.find(word, self._starts[after])
 
 
 _NO_FUNCTIONS = _Functions({}, lambda _, part: part, _Words(_Vocabulary(()), b""), b"")
@@ -313,13 +370,13 @@ def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Ca
     if not own:
         return False
     functions = parts()
-    return any(functions.held(key, own) for key in functions.parts)
+    return any(True for group in own for _ in functions.holding(group))
 
 
-def _reaches_heirs(group: Signs, data: bytes) -> bool:
+def _reaches_heirs(group: Signs, is_shown: Callable[[Sign], bool]) -> bool:
     """Whether methods that the classes of the file inherit may be concerned, if they show the own signs."""
     inherited = [sign for sign in group if sign.inherited]
-    return bool(inherited) and all(sign.is_in(data) for sign in inherited)
+    return bool(inherited) and all(map(is_shown, inherited))
 
 
 def _is_of_lines(sign: Sign) -> bool:

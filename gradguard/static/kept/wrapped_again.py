@@ -42,8 +42,10 @@ _MARKED = re.compile(r"__wrapped__|\bunwrap\w*\(")
 def wrapped_again(flow: Flow) -> Iterator[WrappedAgain]:
     """Where a function does so, whenever a loop that trains comes to it."""
     for node, link, of in _links(flow):
-        loop = _loop_of(flow, node, link, of) if flow.project.survey.mentions(_BACKWARD, flow.module) else None
-        if loop is not None and not _is_taken_off(flow, node, link) and not _is_meant(flow, node, link, loop):
+        if _is_taken_off(flow, node, link) or not flow.project.survey.mentions(_BACKWARD, flow.module):
+            continue
+        loop = _loop_of(flow, node, link, of)  # that reads the most
+        if loop is not None and not _is_meant(flow, node, link, loop):
             yield WrappedAgain(flow.site(node), link.path, link.kind, link.kept)
 
 

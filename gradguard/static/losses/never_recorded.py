@@ -40,7 +40,7 @@ _PARAMETERS = re.compile(r"\.parameters\(\)")
 
 def never_recorded(flow: Flow) -> Iterator[NeverRecorded]:
     """The calls of such methods where a graph is recorded besides (reads other files)."""
-    if flow.facts.is_test:
+    if flow.facts.is_test or next(_losses(flow), None) is None:
         return
     for call in flow.ref.calls:
         cls, method = _method(flow, call)
