@@ -100,6 +100,19 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerFirst:
+    """A scheduler steps before the optimizer has.
+
+    Args:
+        site: its step.
+        scheduler: its path.
+    """
+
+    site: Site
+    scheduler: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
