@@ -350,17 +350,38 @@ def is_carried(sources: Sources, filename: str, stored: ast.stmt, name: str) -> 
 
 
 def is_joined_to_itself(sources: Sources, filename: str, stored: ast.stmt, name: str) -> bool:
-    """Whether what is assigned was put together from ``name``: ``both = cat([self.bank, x]); self.bank = both[1:]``."""
+    """Whether what is assigned was put together from ``name``: ``both = cat([self.bank, x]); self.bank = both[1:]``.
+
+    Also by another name of it: ``past = self.bank; self.bank = cat([past, x])``.
+    """
     source = sources.get(filename)
     if source is None or not isinstance(stored, ast.Assign):
         return False
-    joined: set[str] = set()
-    for node in own_nodes(source.function_of(stored)):
-        if isinstance(node, ast.Assign) and node.lineno < stored.lineno:
-            joins = any(isinstance(n, ast.Call) and called_name(n) in JOINING for n in ast.walk(node.value))
-            if (joins and reads(node.value, name)) or any(reads(node.value, known) for known in joined):
-                joined |= bound_names(node)
-    return any(reads(stored.value, known) for known in joined)
+    same, joined = {name}, set[str]()
+    nodes = (n for n in own_nodes(source.function_of(stored)) if isinstance(n, ast.Assign) and n.lineno < stored.lineno)
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        joins = any(isinstance(n, ast.Call) and called_name(n) in JOINING for n in ast.walk(node.value))
+        if (joins and reads(node.value, name)) or any(reads(node.value, known) for known in joined):
+            joined |= bound_names(node)
+        elif any(_is_whole(node.value, known) for known in same):
+            same |= bound_names(node)
+    return any(reads(stored.value, known) for known in joined) or any(_joins(stored.value, known) for known in same)
+
+
+def _is_whole(value: ast.expr, name: str) -> bool:
+    """Whether an expression may be what a name stands for: ``x[:0] if self.bank is None else self.bank``."""
+    if isinstance(value, ast.IfExp):
+        return _is_whole(value.body, name) or _is_whole(value.orelse, name)
+    if isinstance(value, ast.BoolOp):
+        return any(_is_whole(each, name) for each in value.values)
+    return isinstance(value, ast.Name | ast.Attribute) and names(value, name)
+
+
+def _joins(value: ast.expr, name: str) -> bool:
+    """Whether all of it is put together with something else."""
+    calls = (n for n in ast.walk(value) if isinstance(n, ast.Call) and called_name(n) in JOINING)
+    rows = (arg for call in calls for arg in call.args if isinstance(arg, ast.List | ast.Tuple))
+    return any(_is_whole(each, name) for row in rows for each in row.elts)
 
 
 def _evaluated(node: ast.Name | ast.Attribute) -> tuple[int, bool, int]:

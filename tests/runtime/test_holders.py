@@ -393,6 +393,24 @@ for model, output, loss in training():
     bank.push(torch.randn(32, 64))
 """,
     ),
+    "a bank that is joined to itself by a variable that has it": (
+        "attribute",
+        "Bank.rows",
+        "tensor",
+        """
+class Bank:
+    def __init__(self):
+        self.rows = None
+    def push(self, keys):
+        past = keys[:0] if self.rows is None else self.rows
+        near = past[-64:]
+        self.rows = torch.cat([past, keys])  # here
+        return near
+bank = Bank()
+for model, output, loss in training():
+    bank.push(torch.randn(32, 64))
+""",
+    ),
     "a queue of C under a key of its own": (
         "attribute",
         "Buffers.idle",
@@ -548,6 +566,17 @@ class Bank:
 bank = Bank()
 for model, output, loss in training():
     bank.push(torch.randn(32, 64))
+""",
+    "the last rows of a bank beside inputs that get larger": """
+class Bank:
+    def __init__(self):
+        self.rows = torch.randn(64, 64)
+    def push(self, keys):
+        past = self.rows
+        self.rows = torch.cat([past[-64:], keys])
+bank = Bank()
+for step, (model, output, loss) in enumerate(training(), 1):
+    bank.push(torch.randn(16 * step, 64))
 """,
     "a queue of C that is emptied": """
 import queue
