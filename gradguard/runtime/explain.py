@@ -61,7 +61,7 @@ def explain(
     nodes = gain.nodes or gain.natives or gain.attached * max(suspect.graph_nodes, 1.0)
     return Diagnosed(
         leak=leak,
-        storage_per_step=(gain.storage + gain.other) / suspect.steps,
+        storage_per_step=gain.data / suspect.steps,
         nodes_per_step=nodes / suspect.steps,
         freed=suspect.freed,
         excuse=excuse,
