@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
+from gradguard.static.backward.all_cut import AllCut, own_parts, way_to
 from gradguard.static.backward.filled import began_at, goes_through
+from gradguard.static.backward.idle_gradients import idle_gradients
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.mistakes import UnusedGraph
 from gradguard.static.model import Backward, Forward, Mode, Scope
+from gradguard.static.optimizers.has_parameters import class_has_parameters, has_parameters
 from gradguard.static.optimizers.named_frozen import may_be_frozen
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.paths import is_part
+from gradguard.static.program.with_grad import runs_with_grad
 from gradguard.static.reading.roots import node_of
 from gradguard.static.values import Kind, Root, Roots, Source, Value
 
@@ -27,7 +32,7 @@ _HOOKS = re.compile(r"register_(?:module_)?(?:full_)?(?:forward|backward)_(?:pre
 # Gradients may be off, or on, by what the run says.
 _SWITCHES = re.compile(r"set_grad_enabled\(|\bvolatile\s*=\s*True|_C\._set_grad|enable_grad\(")
 # What looks at the graph itself.
-_SHOWS = re.compile(r"\bgrad_fn\b|\bmake_dot\b|\btorchviz\b")
+_SHOWS = re.compile(r"\bgrad_fn\b|\bmake_dot\b|\btorchviz\b|saved_tensors_hooks|\bmemory_stats\b|max_memory_allocated")
 # What is named so is a function, or makes something, whatever it is given.
 _NO_NETWORK = re.compile(
     r"^_|train|updat|step|loss|transform(?!er)|criteri|(?:^|_)(?:fn|func|make|get|build|create)(?:_|$)", re.I
@@ -54,15 +59,16 @@ def unused_graphs(flow: Flow) -> Iterator[UnusedGraph]:
     runs = [run for run in facts.forwards if _records(flow, run)]
     wanted = _wanted(flow) if runs else frozenset()
     unused = [run for run in runs if not _is_among(run, wanted)]
-    if unused and not all(backward.value.reach for backward in facts.backwards):
+    if not unused or not all(backward.value.reach for backward in facts.backwards):
         return  # of what it is computed is not known
+    uses = AllCut(flow)
     told: set[object] = set()
     for run in unused:
         node = run.site.node
         if node in told or any(each.site.node is node and _is_among(each, wanted) for each in facts.forwards):
             continue
         told.add(node)
-        use = _use(flow, run)
+        use = _use(flow, run, uses)
         if use is None or not _costs(flow, run, use, wanted):
             continue
         path = (t.path_of(node.func) if isinstance(node, t.Call) else None) or run.module or ""
@@ -130,6 +136,18 @@ def _is_network(flow: Flow, run: Forward) -> bool:
     return run.is_shown or not run.may_record_nothing()
 
 
+def _surely_learns(flow: Flow, run: Forward) -> bool:
+    """Whether what runs surely has parameters (reads other files): else there is no graph, and nothing is saved."""
+    func = run.site.node.func if isinstance(run.site.node, t.Call) else None
+    receiver = t.path_of(func.value) if isinstance(func, t.Attribute) else None
+    known = flow.read(flow.canonical(receiver), flow.final).ref if receiver is not None else None
+    if isinstance(known, Class) and known.is_module:
+        return class_has_parameters(known)
+    source = run.source
+    path = run.module or (source.module if receiver == "self" and isinstance(source, Forward) else None)
+    return path is not None and has_parameters(flow, path.removesuffix(".forward"))
+
+
 def _is_given_module(flow: Flow, run: Forward) -> bool:
     """Whether it is given modules, as what makes something of them is."""
     args = run.site.node.args if isinstance(run.site.node, t.Call) else []
@@ -152,13 +170,15 @@ def _wanted(flow: Flow) -> Roots:
 def _lost(flow: Flow) -> Roots:
     """The graphs that are given to functions of the program which give others back: they may be in those as well."""
     found: set[Root] = set()
+    of_modules: set[Root] = set()
+    runs = {run.site.node for run in flow.facts.forwards if run.inner is None}
     for call in flow.ref.calls:
         result = flow.given_graphs.get(call)
         paths = [t.path_of(arg.value) for arg in call.args] if result is not None else []
         for path in paths:
             found |= flow.read(flow.canonical(path), flow.final).reach if path is not None else frozenset()
-        found -= result or frozenset()
-    return frozenset(found)
+        of_modules |= result or frozenset() if call in runs else frozenset()
+    return frozenset(found - of_modules)
 
 
 def _names_in_closures(flow: Flow) -> frozenset[str]:
@@ -172,20 +192,18 @@ def _is_among(run: Forward, roots: Roots) -> bool:
     return any(node_of(root.key) is run.site.node for root in roots)
 
 
-def _use(flow: Flow, run: Forward) -> str | None:
-    """What becomes of it: ``cut`` at once, cut ``later``, or ``unread``; None where that is not written here."""
-    stmt = _statement(flow, run.site.node)
-    if stmt is None:
-        return "later"
-    inside = _way_to(t.parts(stmt), run.site.node)
-    methods = (node for node in inside if isinstance(node, t.Attribute) and node is not run.site.node)
-    called = {id(node.func) for node in inside if isinstance(node, t.Call) and node is not run.site.node}
-    if any(id(node) in called and node.name not in _OF_TENSORS for node in methods):
+def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
+    """What becomes of it: ``cut`` at once, cut ``later``, or ``unread``; None where it may be wanted."""
+    node, stmt = run.site.node, _statement(flow, run.site.node)
+    if stmt is None or not uses.holds_for(stmt, node):
+        return _unread(flow, run, stmt)
+    inside = way_to(own_parts(stmt), node)
+    methods = (each for each in inside if isinstance(each, t.Attribute) and each is not node)
+    called = {id(each.func) for each in inside if isinstance(each, t.Call) and each is not node}
+    if any(id(each) in called and each.name not in _OF_TENSORS for each in methods):
         return None
-    if any(_cuts(node) for node in inside):
+    if any(_cuts(each) for each in inside):
         return "cut"
-    if isinstance(stmt, t.Evaluate):
-        return "unread" if stmt.value is run.site.node else None
     if not isinstance(stmt, t.Assign):
         return "later"
     names = [t.path_of(target) for each in stmt.targets for target in t.names_in(each)]
@@ -196,7 +214,34 @@ def _use(flow: Flow, run: Forward) -> str | None:
     if _is_cut_next(flow, stmt):
         return "cut"
     is_read = any(_is_read(flow, name, stmt) for name in names if name is not None)
-    return "later" if is_read else "unread" if None not in names and stmt.value is run.site.node else None
+    return "later" if is_read else _unread(flow, run, stmt)
+
+
+def _unread(flow: Flow, run: Forward, stmt: t.Stmt | None) -> str | None:
+    """Whether nothing reads what it gives, nor what it may leave behind: a ``forward`` that puts something away."""
+    node = run.site.node
+    is_whole = isinstance(stmt, t.Evaluate | t.Assign) and stmt.value is node
+    if not is_whole or not flow.facts.backwards or run.inner is not None:
+        return None
+    if isinstance(stmt, t.Assign):
+        names = [t.path_of(target) for each in stmt.targets for target in t.names_in(each)]
+        if any(name is None or "." in name or "[" in name or _is_read(flow, name, stmt) for name in names):
+            return None
+    known = flow.read(flow.canonical(run.module), flow.final).ref if run.module is not None else None
+    return "unread" if isinstance(known, Class) and not _puts_away(known) else None
+
+
+def _puts_away(cls: Class) -> bool:
+    """Whether a ``forward`` of the file that a class is in leaves something in its object."""
+    module = cls.module
+    owners = sorted({unit.owner for unit in module.source.outline.units if unit.owner})
+    others = [each.methods for owner in owners if (each := module.klass(owner)) is not None]
+    methods = [*others, *(each.methods for each in cls.lineage())]
+    statements = (s for each in methods if "forward" in each for s in each["forward"].define.statements)
+    targets = (
+        target for s in statements if isinstance(s, t.Assign) for each in s.targets for target in t.names_in(each)
+    )
+    return any((t.path_of(target) or "").startswith("self.") for target in targets)
 
 
 def _is_method_of_object(call: t.Call, names: frozenset[str | None]) -> bool:
@@ -236,16 +281,6 @@ def _statement(flow: Flow, node: t.Node) -> t.Stmt | None:
     return next((stmt for stmt in simple if t.is_in(node, [stmt])), None)
 
 
-def _way_to(nodes: Iterable[t.Node], node: t.Node) -> list[t.Node]:
-    """The nodes around a node, from one of some to itself."""
-    for each in nodes:
-        if each is node:
-            return [each]
-        if way := _way_to(t.parts(each), node):
-            return [each, *way]
-    return []
-
-
 def _cuts(node: t.Node) -> bool:
     """Whether an expression surely has no graph of what is in it: ``net(x).detach()``, ``torch.argmax(net(x), 1)``."""
     if isinstance(node, t.Attribute):
@@ -277,16 +312,34 @@ def _is_alive(flow: Flow, run: Forward, begun: int, now: int) -> bool:
 
 def _is_left_in_peace(flow: Flow, run: Forward, use: str) -> bool:
     """Whether it may record nothing as it is run, or be run for something else (reads other files)."""
-    survey, facts = flow.project.survey, flow.facts
+    survey = flow.project.survey
     if not _comes_again(flow, run) or _SHOWS.search(flow.module.source.text) is not None:
         return True
-    if run.mode is Mode.INHERITED and (facts.called_without_grad() or facts.is_left_to_others()):
+    if run.mode is Mode.INHERITED and not _is_run_with_grad(flow):
         return True
     if survey.mentions(_HOOKS, flow.module, "hook") or survey.mentions(_SWITCHES, flow.module):
         return True
     if evaluated_once(flow) is not None or (use == "unread" and _is_asked_besides(flow, run)):
         return True
-    return may_be_frozen(flow, (run.given_as or run.module or "").rpartition(".")[2])
+    if may_be_frozen(flow, (run.given_as or run.module or "").rpartition(".")[2]):
+        return True
+    return not _surely_learns(flow, run) or _is_told_otherwise(flow, run)
+
+
+def _is_run_with_grad(flow: Flow) -> bool:
+    """Whether a function surely runs where a graph is recorded: as it trains itself, or by whom it is called."""
+    facts = flow.facts
+    if facts.called_without_grad() or facts.is_left_to_others():
+        return False
+    if facts.backwards or facts.steps or flow.ref.define.name == "<module>":
+        return True
+    return runs_with_grad(flow)
+
+
+def _is_told_otherwise(flow: Flow, run: Forward) -> bool:
+    """Whether it is told of already that nothing trains the network, which a backward goes through elsewhere here."""
+    path = run.given_as or run.module or ""
+    return any(is_part(path, each.network) for each in idle_gradients(flow))
 
 
 def _is_asked_besides(flow: Flow, run: Forward) -> bool:
@@ -299,9 +352,18 @@ def _comes_again(flow: Flow, run: Forward) -> bool:
     """Whether it runs more than once in a program, as far as can be seen."""
     if run.loop is not None:
         return True
-    if flow.facts.name != "<module>" and (flow.facts.backwards or flow.facts.steps):
+    events = [*flow.facts.backwards, *flow.facts.steps] if flow.facts.name != "<module>" else []
+    if any(each.loop is None and not each.is_in_loop_of_callee for each in events):
+        return True  # one step of a training
+    if events and _takes_given(flow, run):
         return True
     return _is_repeated(flow, flow.ref, _LEVELS)
+
+
+def _takes_given(flow: Flow, run: Forward) -> bool:
+    """Whether it runs on what the function is given: on the data of one update."""
+    args = run.site.node.args if isinstance(run.site.node, t.Call) else []
+    return any(isinstance(arg.value, t.Name) and arg.value.id in flow.params for arg in args)
 
 
 def _is_repeated(flow: Flow, ref: FunctionRef, levels: int) -> bool:

@@ -20,7 +20,7 @@ _MAX_CALLS = 5
 
 _OFF = (Mode.OFF, Mode.UNKNOWN)
 
-Site = tuple["Flow", Mode]
+CallSite = tuple["Flow", Mode]
 """A function that calls, and the mode in which it does."""
 
 
@@ -67,6 +67,18 @@ class WithoutGrad:
         foreign = ref.owner is not None and ref.owner.has_foreign_base
         return foreign and not self._is_called_on_something(ref)
 
+    def calls(self, ref: FunctionRef) -> list[CallSite]:
+        """The calls of a function that can be seen; none of a method by its name where one is under ``no_grad``."""
+        if sites := self._sites(ref):
+            return sites
+        name, survey = ref.define.name, self._project.survey
+        if ref.owner is None or survey.is_called_by_many(name, ref.module):
+            return []
+        anywhere = tuple(survey.callers_anywhere(name, ref.module))
+        self._project.uses(ref.module, anywhere)
+        named = [*self._calls_in(anywhere, ref, lambda flow: _modes_named(flow, name))]
+        return named if all(mode not in _OFF for _, mode in named) else []
+
     def _is_called_on_something(self, ref: FunctionRef) -> bool:
         """Whether something of its program calls a method of this name on an object of which nothing is known."""
         name, survey = ref.define.name, self._project.survey
@@ -94,7 +106,7 @@ class WithoutGrad:
             waiting = callers
         return is_off and not waiting
 
-    def _sites(self, ref: FunctionRef) -> list[Site]:
+    def _sites(self, ref: FunctionRef) -> list[CallSite]:
         name, survey = ref.define.name, self._project.survey
         if survey.is_called_by_many(name, ref.module):
             return []
@@ -122,7 +134,7 @@ class WithoutGrad:
 
     def _calls_in(
         self, modules: Iterable[Module], ref: FunctionRef, modes: Callable[[Flow], Iterable[Mode]]
-    ) -> Iterator[Site]:
+    ) -> Iterator[CallSite]:
         for module in modules:
             for flow in self._project.flows(module, calling(module.source, ref.define.name)):
                 if flow.ref.define is not ref.define:
