@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG305"
 
@@ -152,6 +152,11 @@ def gan(fake: str, cut: str = "", again: str = "self.G(z)") -> str:
         ROLLOUT,
         STATISTICS,
         gan("fake = self.G(z)  # !", ".detach()"),
+        agent(
+            "with torch.autocast('cuda'):",
+            "    best = self.target(following).max(1)[0]  # !",
+            "expected = (rewards + 0.99 * best).detach()",
+        ),
         FEATURES.replace("backbone(x).detach()", "torch.relu(backbone(x)).detach().flatten(1)"),
     ],
 )
@@ -211,4 +216,96 @@ def test_a_graph_that_nothing_asks_for(snippet: str) -> None:
     ],
 )
 def test_what_is_asked_for_or_records_nothing(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+TARGET = "best = self.target(following).max(1)[0]"
+LATER = agent(f"{TARGET}  # !", "expected = (rewards + 0.99 * best).detach()")
+DICE = """
+class Dice(nn.Module):
+    def __init__(self, smooth=1.0):
+        super().__init__()
+        self.smooth = smooth
+        self.register_buffer("weights", torch.ones(4))
+
+    def forward(self, x):
+        return self.weights * x / (x.sum() + self.smooth)
+"""
+ACTING = agent("expected = rewards", acts=True)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        # modules without parameters, or of which that is not known
+        twin(FEATURES, ("main(loader):\n    train_head(Net(8, 64)", "main(loader):\n    train_head(Dice()")) + DICE,
+        twin(FEATURES, ("def main(loader):\n    train_head(Net(8, 64), Net(64, 4), loader)\n", "")),
+        twin(FEATURES, ("Net(8, 64)", "nn.Sequential(nn.ReLU(), nn.MaxPool2d(2))")),
+        twin(LATER, ("self.net, self.target = Net(), Net()", "self.net, self.target = Net(), Dice()")) + DICE,
+        twin(LATER, ("self.net, self.target = Net(), Net()", "self.net, self.target = Net(), make_target()")),
+        twin(LATER, ("self.one, self.two =", "self.requires_grad_(False)\n        self.one, self.two =")),
+        # what a helper gives need not be all that it makes of it
+        twin(STATISTICS, ("after = net(x)", "after = net(x)\n        terms, number = pair(after)"))
+        + "\ndef pair(x):\n    return (x, x.sum().item()) if isinstance(x, list) else x.detach()\n",
+        twin(LATER, ("expected = (rewards + 0.99 * best).detach()", "expected = best + rewards")),
+        twin(LATER, ("expected = (rewards", "hand_over(best)\n        expected = (rewards")),
+        twin(LATER, ("expected = (rewards", "self.queue.put(best)\n        expected = (rewards")),
+        # a backward that is called by others
+        twin(LATER, ("expected = (rewards", "self.manager.backward(best.mean())\n        expected = (rewards")),
+        twin(LATER, ("expected = (rewards", "self.emit('backward', best.mean())\n        expected = (rewards")),
+        twin(LATER, ("expected = (rewards", "accelerator.backward(best.mean())\n        expected = (rewards")),
+        twin(LATER, ("expected = (rewards", "fabric.backward(best.mean())\n        expected = (rewards")),
+        # callers under no_grad, or which are not known
+        twin(
+            ACTING,
+            (
+                "        state, reward",
+                "        with torch.no_grad():\n            act = agent.act(state)\n        state, reward",
+            ),
+        ).replace("env.step(agent.act(state))", "env.step(act)"),
+        twin(ACTING, ("agent.act(state)", "agent.policy(state)")),
+        twin(ACTING, ("def play(", "@torch.inference_mode()\ndef play(")).replace("agent.learn(*env.sample())", "pass"),
+        twin(ACTING, ("def play(env, agent, steps)", "@quietly\ndef play(env, agent, steps)")).replace(
+            "agent.learn(*env.sample())", "pass"
+        ),
+        # a distribution of its own, which samples with a graph
+        twin(ROLLOUT, ("old_log_probs = old.log_prob(actions).detach()", "drawn = old.sample()"))
+        .replace("- old_log_probs", "- drawn")
+        .replace("import", "import")
+        + "\nclass Truncated(torch.distributions.Normal):\n    def sample(self, clip=None):\n"
+        "        return self.loc + self.scale * torch.randn(3)\n",
+        # only on one way
+        twin(LATER, ("expected = (rewards + 0.99 * best).detach()", "expected = best.detach() if self.cuts else best")),
+        twin(
+            LATER,
+            (
+                "expected = (rewards + 0.99 * best).detach()",
+                "expected = rewards + best\n        if self.cuts:\n            expected = expected.detach()",
+            ),
+        ),
+        # contexts that may switch gradients off
+        twin(LATER, (TARGET, f"with self.mode:\n            {TARGET}")),
+        twin(LATER, (TARGET, f"with quiet(self.target):\n            {TARGET}")),
+        twin(LATER, (TARGET, f"with context or torch.no_grad():\n            {TARGET}")),
+        # it looks at what the layers have saved, or runs once
+        twin(LATER, ("class Agent", "from torch.autograd.graph import saved_tensors_hooks\n\nclass Agent")),
+        twin(
+            FEATURES,
+            ("    for x, y in loader", "    sizes = backbone(torch.randn(2, 8)).detach()\n    for x, y in loader"),
+            ("backbone(x).detach()", "x"),
+        ),
+        # it may leave something behind
+        twin(
+            agent("self.net(following)", "expected = rewards"),
+            ("        return self.two(", "        self.seen = F.relu(self.one(x))\n        return self.two("),
+        ),
+        twin(
+            agent("self.net(following)", "expected = rewards"),
+            ("self.net, self.target = Net(),", "self.net, self.target = make(),"),
+        ),
+        # a decorator of the forward that may switch gradients off
+        twin(LATER, ("    def forward", "    @torch.no_grad()\n    def forward")),
+    ],
+)
+def test_what_is_not_sure(snippet: str) -> None:
     assert_clean(snippet, CODE)

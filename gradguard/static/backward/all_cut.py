@@ -30,7 +30,6 @@ class AllCut:
 
     Args:
         flow: its walk.
-        silent: the statements that run where no graph is recorded.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -62,10 +61,16 @@ class AllCut:
                 waiting += self._reads(name, stmt)
         return not waiting
 
+    def contexts(self, stmt: t.Stmt) -> Iterator[t.Expr]:
+        """The contexts that a statement runs in, as is written around it."""
+        for owner, _, _ in self.around.get(stmt, ()):
+            if isinstance(owner, t.With):
+                yield from (context for context, _ in owner.items)
+
     def _is_silent(self, stmt: t.Stmt) -> bool:
-        """Whether a statement runs under ``no_grad``, as is written around it."""
-        blocks = [owner for owner, _, _ in self.around.get(stmt, ())]
-        return any(isinstance(each, t.With) and any(map(_switches_off, each.items)) for each in blocks)
+        """Whether a statement runs under ``no_grad``."""
+        names = (each.name for each in self.contexts(stmt) if isinstance(each, t.Call))
+        return any(name in ("no_grad", "inference_mode") for name in names)
 
     def _goes_on_as(self, stmt: t.Stmt, node: t.Node) -> list[str] | None:
         """The variables that have it with its graph after a statement; None where it goes elsewhere, or may."""
@@ -236,8 +241,3 @@ def _is_logging(func: t.Attribute) -> bool:
     receiver = t.path_of(func.value)
     is_known = receiver is not None and k.LOGGING_RECEIVERS.search(receiver) is not None
     return is_known and func.name in k.LOGGING_METHODS
-
-
-def _switches_off(item: tuple[t.Expr, t.Expr | None]) -> bool:
-    call = item[0]
-    return isinstance(call, t.Call) and call.name in ("no_grad", "inference_mode")

@@ -46,6 +46,12 @@ _OF_TENSORS = frozenset().union(
     "log_prob sample rsample entropy items values keys get append extend".split(),
 )  # fmt: skip
 """Of tensors, the distributions of torch, and what has several of them."""
+# Contexts that have nothing to do with graphs; another one may switch them off.
+_PLAIN_CONTEXT = re.compile(
+    r"autocast|amp|no_sync|join|tim|record_function|prof|tqdm|bar|progress|open|device|stream|anomaly|log|lock|scope|span|"
+    r"enable_grad|suppress|warn|writer|session|catch",
+    re.I,
+)
 _LEVELS = 3
 """Calls between a loop and what it runs."""
 _BEGUN = (Source.GRAPH, Source.LOSS, Source.CALL, Source.LEAF, Source.CARRIED)
@@ -88,6 +94,8 @@ def _may_waste(flow: Flow) -> bool:
         return False
     if facts.name in _OF_LAYERS and (facts.is_module_method or facts.name != "<module>"):
         return False
+    if facts.name == "<module>" and not facts.steps:
+        return False  # a demonstration, which trains nothing
     is_evaluation = k.EVALUATION_FUNCTION.search(facts.name) is not None and not facts.backwards
     return not is_evaluation and all(map(_is_plain, flow.ref.define.decorators))
 
@@ -195,7 +203,9 @@ def _is_among(run: Forward, roots: Roots) -> bool:
 def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
     """What becomes of it: ``cut`` at once, cut ``later``, or ``unread``; None where it may be wanted."""
     node, stmt = run.site.node, _statement(flow, run.site.node)
-    if stmt is None or not uses.holds_for(stmt, node):
+    if stmt is None or not all(map(_is_plain_context, uses.contexts(stmt))):
+        return None
+    if not uses.holds_for(stmt, node):
         return _unread(flow, run, stmt)
     inside = way_to(own_parts(stmt), node)
     methods = (each for each in inside if isinstance(each, t.Attribute) and each is not node)
@@ -215,6 +225,11 @@ def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
         return "cut"
     is_read = any(_is_read(flow, name, stmt) for name in names if name is not None)
     return "later" if is_read else _unread(flow, run, stmt)
+
+
+def _is_plain_context(context: t.Expr) -> bool:
+    path = t.path_of(context.func if isinstance(context, t.Call) else context) or ""
+    return _PLAIN_CONTEXT.search(path.rpartition(".")[2]) is not None
 
 
 def _unread(flow: Flow, run: Forward, stmt: t.Stmt | None) -> str | None:

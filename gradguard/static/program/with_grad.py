@@ -16,25 +16,32 @@ _LEVELS = 4
 _ENTRIES = (SCRIPT, "main", "train", "run")
 
 
-def runs_with_grad(flow: Flow, levels: int = _LEVELS) -> bool:
-    """Whether some call of a function that can be seen happens where a graph is recorded (reads other files).
+def runs_with_grad(flow: Flow) -> bool:
+    """Whether calls of a function that can be seen happen where a graph is recorded, and none under ``no_grad``.
 
-    One that nobody calls may be called under ``no_grad`` by whoever uses it; so may a method that another class has
-    as well, where only its name tells who calls it.
+    One that nobody calls may be called under it by whoever uses it; where one call is, a class that overrides the
+    method may be the one that is meant by the others. (Reads other files.)
     """
-    return any(
-        mode is Mode.ON or (mode is Mode.INHERITED and (_begins(caller) or runs_with_grad(caller, levels - 1)))
-        for caller, mode in (_calls(flow) if levels else ())
-    )
+    modes = set(_modes(flow, _LEVELS))
+    return bool(modes) and Mode.OFF not in modes
+
+
+def _modes(flow: Flow, levels: int) -> Iterator[Mode]:
+    """The modes in which a function is called, as far as that is known of its callers."""
+    for caller, mode in flow.project.calls_with_modes(flow.ref):
+        if caller.facts.is_test:
+            continue
+        if mode is not Mode.INHERITED:
+            yield Mode.ON if mode is Mode.ON else Mode.OFF
+        elif caller.facts.entry_mode is not Mode.INHERITED:
+            yield Mode.OFF
+        elif _begins(caller):
+            yield Mode.ON
+        elif levels:
+            yield from _modes(caller, levels - 1)
 
 
 def _begins(caller: Flow) -> bool:
     """Whether a function runs by itself, or computes gradients itself: then it records graphs."""
     facts = caller.facts
     return bool(facts.backwards or facts.steps) or (facts.name in _ENTRIES and caller.ref.owner is None)
-
-
-def _calls(flow: Flow) -> Iterator[tuple[Flow, Mode]]:
-    for caller, mode in flow.project.calls_with_modes(flow.ref):
-        if caller.facts.entry_mode in (Mode.INHERITED, Mode.ON) and not caller.facts.is_test:
-            yield caller, mode

@@ -68,7 +68,7 @@ class WithoutGrad:
         return foreign and not self._is_called_on_something(ref)
 
     def calls(self, ref: FunctionRef) -> list[CallSite]:
-        """The calls of a function that can be seen; none of a method by its name where one is under ``no_grad``."""
+        """The calls of a function that can be seen, those of a method by its name where no others can."""
         if sites := self._sites(ref):
             return sites
         name, survey = ref.define.name, self._project.survey
@@ -76,8 +76,7 @@ class WithoutGrad:
             return []
         anywhere = tuple(survey.callers_anywhere(name, ref.module))
         self._project.uses(ref.module, anywhere)
-        named = [*self._calls_in(anywhere, ref, lambda flow: _modes_named(flow, name))]
-        return named if all(mode not in _OFF for _, mode in named) else []
+        return [*self._calls_in(anywhere, ref, lambda flow: _modes_named(flow, name))]
 
     def _is_called_on_something(self, ref: FunctionRef) -> bool:
         """Whether something of its program calls a method of this name on an object of which nothing is known."""
