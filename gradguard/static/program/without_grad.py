@@ -20,7 +20,7 @@ _MAX_CALLS = 5
 
 _OFF = (Mode.OFF, Mode.UNKNOWN)
 
-CallSite = tuple["Flow", Mode]
+Site = tuple["Flow", Mode]
 """A function that calls, and the mode in which it does."""
 
 
@@ -67,7 +67,7 @@ class WithoutGrad:
         foreign = ref.owner is not None and ref.owner.has_foreign_base
         return foreign and not self._is_called_on_something(ref)
 
-    def calls(self, ref: FunctionRef) -> list[CallSite]:
+    def calls(self, ref: FunctionRef) -> list[Site]:
         """The calls of a function that can be seen, those of a method by its name where no others can."""
         if sites := self._sites(ref):
             return sites
@@ -105,7 +105,7 @@ class WithoutGrad:
             waiting = callers
         return is_off and not waiting
 
-    def _sites(self, ref: FunctionRef) -> list[CallSite]:
+    def _sites(self, ref: FunctionRef) -> list[Site]:
         name, survey = ref.define.name, self._project.survey
         if survey.is_called_by_many(name, ref.module):
             return []
@@ -133,7 +133,7 @@ class WithoutGrad:
 
     def _calls_in(
         self, modules: Iterable[Module], ref: FunctionRef, modes: Callable[[Flow], Iterable[Mode]]
-    ) -> Iterator[CallSite]:
+    ) -> Iterator[Site]:
         for module in modules:
             for flow in self._project.flows(module, calling(module.source, ref.define.name)):
                 if flow.ref.define is not ref.define:
