@@ -294,6 +294,13 @@ ACTING = agent("expected = rewards", acts=True)
             ("    for x, y in loader", "    sizes = backbone(torch.randn(2, 8)).detach()\n    for x, y in loader"),
             ("backbone(x).detach()", "x"),
         ),
+        AGENT.replace("{acts}", "")
+        .replace("{learns}", "        expected = rewards")
+        .replace(".argmax(1).item()", ".view(1, -1).size(1)"),
+        twin(ACTING, ("        self.net, self", "        self.act(torch.zeros(8))\n        self.net, self")).replace(
+            "env.step(agent.act(state))", "env.step(state)"
+        )
+        + "\ndef several():\n    return [Agent() for _ in range(3)]\n",
         # it may leave something behind
         twin(
             agent("self.net(following)", "expected = rewards"),

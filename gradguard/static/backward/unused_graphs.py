@@ -40,6 +40,7 @@ _NO_NETWORK = re.compile(
 _OF_LAYERS = frozenset("forward __call__ __init__ <module> training_step loss compute_loss".split())
 _PLAIN_DECORATORS = frozenset("staticmethod classmethod property override abstractmethod timer profile".split())
 _NETWORKS = frozenset("Sequential DataParallel DistributedDataParallel Transformer TransformerEncoder".split())
+_SIZES = frozenset("shape size dim ndim numel".split())
 _NO_TENSORS = (Kind.MODULE, Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL, Kind.INSTANCE)
 _OF_TENSORS = frozenset().union(
     k.BREAKING_METHODS, k.SHAPING_METHODS, k.MOVING_METHODS, k.DIFFERENTIABLE_METHODS,
@@ -212,6 +213,8 @@ def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
     called = {id(each.func) for each in inside if isinstance(each, t.Call) and each is not node}
     if any(id(each) in called and each.name not in _OF_TENSORS for each in methods):
         return None
+    if any(isinstance(each, t.Attribute) and each.name in _SIZES for each in inside):
+        return None  # it is run to find out what it gives, which is done once
     if any(_cuts(each) for each in inside):
         return "cut"
     if not isinstance(stmt, t.Assign):
@@ -384,7 +387,7 @@ def _takes_given(flow: Flow, run: Forward) -> bool:
 def _is_repeated(flow: Flow, ref: FunctionRef, levels: int) -> bool:
     """Whether a loop of the program calls a function, or one that calls it."""
     name = ref.define.name
-    if not levels or not name.isidentifier():
+    if not levels or not name.isidentifier() or name == "__init__":
         return False
     callers = [caller for caller in flow.project.written_calling(ref) if caller.define is not ref.define]
     return any(_calls_in_loop(caller, name) for caller in callers) or any(
