@@ -39,10 +39,12 @@ A forward whose result nothing uses can go.
 
 **Not flagged.** `discriminator(generator(z).detach())` in a step that runs the generator again, with its graph, for
 the generator's own loss: the first graph is gone at once, and the peak comes later (measured: the same 26 MB; 41 MB
-where `fake = generator(z)` keeps it until the discriminator's backward). A network that is frozen, or may be; what is
-returned, kept, or given to code that cannot be read, with its graph; a function that is only called under `no_grad`;
-what runs once in a program; programs with hooks on layers, which may use what they see. Evaluations: GG301 tells of
-them. A network that is trained for nothing (GG253), or that a backward goes through for nothing (GG252).
+where `fake = generator(z)` keeps it until the discriminator's backward). A network that is frozen, or may be, or that
+is not known to have parameters at all; what is returned, kept, or given to code that cannot be read, with its graph;
+what has a use that does not surely end the graph; a function that somebody calls under `no_grad`, or nobody at all; a
+context that may switch gradients off (`with self.mode:`); what runs once in a program, or to find out a size; programs
+with hooks on layers, which may use what they see. Evaluations: GG301 tells of them. A network that is trained for
+nothing (GG253), or that a backward goes through for nothing (GG252).
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation>;
 <https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html>;

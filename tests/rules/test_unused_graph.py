@@ -301,6 +301,7 @@ ACTING = agent("expected = rewards", acts=True)
             "env.step(agent.act(state))", "env.step(state)"
         )
         + "\ndef several():\n    return [Agent() for _ in range(3)]\n",
+        twin(LATER, ("expected = (rewards + 0.99 * best).detach()", "expected = rewards\n        n = best.shape[0]")),
         # it may leave something behind
         twin(
             agent("self.net(following)", "expected = rewards"),

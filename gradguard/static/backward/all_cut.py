@@ -22,6 +22,7 @@ _MOST = 200
 _COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is", "is not", "not"))
 _COUNTING = frozenset("float int bool len print str repr isinstance type".split())
 _FILLING = frozenset("append extend".split())
+_SIZES = frozenset("shape size dim ndim numel device dtype".split())
 _SAMPLING = frozenset("sample sample_n".split())
 
 
@@ -34,6 +35,7 @@ class AllCut:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self._sizes = self._others = 0
         self.around = dict(_around(flow.ref.define.body, ()))
         nodes = (node for stmt in self.around for node in own_nodes(stmt))
         inner = [node for node in flow.ref.define.nodes if isinstance(node, t.Define | t.DefineClass | t.Lambda)]
@@ -43,8 +45,9 @@ class AllCut:
         self.samples_itself = flow.project.survey.has_method("sample", flow.module)
 
     def holds_for(self, stmt: t.Stmt, node: t.Node) -> bool:
-        """Whether all that is made of a node of a statement is cut off."""
+        """Whether all that is made of a node of a statement is cut off, and more than its size is used."""
         waiting, seen = [(stmt, node)], set[int]()
+        self._sizes = self._others = 0
         while waiting and len(seen) < _MOST:
             stmt, node = waiting.pop()
             if id(node) in seen:
@@ -59,7 +62,7 @@ class AllCut:
                 if name in self.in_closures or self.flow.scope(name) is not Scope.LOCAL or self.is_boundless:
                     return False
                 waiting += self._reads(name, stmt)
-        return not waiting
+        return not waiting and (self._others > 0 or not self._sizes)
 
     def contexts(self, stmt: t.Stmt) -> Iterator[t.Expr]:
         """The contexts that a statement runs in, as is written around it."""
@@ -77,7 +80,10 @@ class AllCut:
         way = way_to(own_parts(stmt), node)
         if not way:
             return None
-        if any(self._ends(each, below) for each, below in pairwise(way)):
+        end = next((each for each, below in pairwise(way) if self._ends(each, below)), None)
+        if end is not None:
+            is_size = any(isinstance(each, t.Attribute) and each.name in _SIZES for each in way)
+            self._sizes, self._others = self._sizes + is_size, self._others + (not is_size)
             return []
         if any(isinstance(each, t.Lambda | t.Suspend | t.Walrus | t.Define) for each in way):
             return None

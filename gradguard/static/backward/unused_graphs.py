@@ -40,7 +40,6 @@ _NO_NETWORK = re.compile(
 _OF_LAYERS = frozenset("forward __call__ __init__ <module> training_step loss compute_loss".split())
 _PLAIN_DECORATORS = frozenset("staticmethod classmethod property override abstractmethod timer profile".split())
 _NETWORKS = frozenset("Sequential DataParallel DistributedDataParallel Transformer TransformerEncoder".split())
-_SIZES = frozenset("shape size dim ndim numel".split())
 _NO_TENSORS = (Kind.MODULE, Kind.FUNCTION, Kind.CLASS, Kind.EXTERNAL, Kind.INSTANCE)
 _OF_TENSORS = frozenset().union(
     k.BREAKING_METHODS, k.SHAPING_METHODS, k.MOVING_METHODS, k.DIFFERENTIABLE_METHODS,
@@ -49,8 +48,8 @@ _OF_TENSORS = frozenset().union(
 """Of tensors, the distributions of torch, and what has several of them."""
 # Contexts that have nothing to do with graphs; another one may switch them off.
 _PLAIN_CONTEXT = re.compile(
-    r"autocast|amp|no_sync|join|tim|record_function|prof|tqdm|bar|progress|open|device|stream|anomaly|log|lock|scope|span|"
-    r"enable_grad|suppress|warn|writer|session|catch",
+    r"autocast|^amp|no_sync|join|tim(?:e|ing)|record_function|prof|tqdm|bar$|progress|^open|device|stream|anomaly|log(?!it)|"
+    r"lock|scope|span|enable_grad|suppress|warn|writer|session|catch",
     re.I,
 )
 _LEVELS = 3
@@ -213,8 +212,6 @@ def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
     called = {id(each.func) for each in inside if isinstance(each, t.Call) and each is not node}
     if any(id(each) in called and each.name not in _OF_TENSORS for each in methods):
         return None
-    if any(isinstance(each, t.Attribute) and each.name in _SIZES for each in inside):
-        return None  # it is run to find out what it gives, which is done once
     if any(_cuts(each) for each in inside):
         return "cut"
     if not isinstance(stmt, t.Assign):
@@ -256,10 +253,8 @@ def _puts_away(cls: Class) -> bool:
     others = [each.methods for owner in owners if (each := module.klass(owner)) is not None]
     methods = [*others, *(each.methods for each in cls.lineage())]
     statements = (s for each in methods if "forward" in each for s in each["forward"].define.statements)
-    targets = (
-        target for s in statements if isinstance(s, t.Assign) for each in s.targets for target in t.names_in(each)
-    )
-    return any((t.path_of(target) or "").startswith("self.") for target in targets)
+    bound = (target for stmt in statements if isinstance(stmt, t.Assign) for target in _targets(stmt))
+    return any((t.path_of(target) or "").startswith("self.") for target in bound)
 
 
 def _is_method_of_object(call: t.Call, names: frozenset[str | None]) -> bool:
