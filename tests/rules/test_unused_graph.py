@@ -147,6 +147,7 @@ def gan(fake: str, cut: str = "", again: str = "self.G(z)") -> str:
         ),
         agent("self.net(following)  # !", "expected = rewards"),
         agent("unused = self.net(following)  # !", "expected = rewards"),
+        agent("value = self.net(following)  # !", "value = rewards.sum()", "expected = rewards + value"),
         agent("expected = rewards", acts=True),
         FEATURES,
         ROLLOUT,

@@ -64,6 +64,11 @@ class AllCut:
                 waiting += self._reads(name, stmt)
         return not waiting and (self._others > 0 or not self._sizes)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there is any use of what was asked about last."""
+        return self._others > 0
+
     def contexts(self, stmt: t.Stmt) -> Iterator[t.Expr]:
         """The contexts that a statement runs in, as is written around it."""
         for owner, _, _ in self.around.get(stmt, ()):

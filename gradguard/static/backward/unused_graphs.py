@@ -206,7 +206,8 @@ def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
     if stmt is None or not all(map(_is_plain_context, uses.contexts(stmt))):
         return None
     if not uses.holds_for(stmt, node):
-        return _unread(flow, run, stmt)
+        is_dropped = isinstance(stmt, t.Evaluate) and stmt.value is node
+        return "unread" if is_dropped and _leaves_nothing(flow, run) else None
     inside = way_to(own_parts(stmt), node)
     methods = (each for each in inside if isinstance(each, t.Attribute) and each is not node)
     called = {id(each.func) for each in inside if isinstance(each, t.Call) and each is not node}
@@ -223,8 +224,9 @@ def _use(flow: Flow, run: Forward, uses: AllCut) -> str | None:
         return None
     if _is_cut_next(flow, stmt):
         return "cut"
-    is_read = any(_is_read(flow, name, stmt) for name in names if name is not None)
-    return "later" if is_read else _unread(flow, run, stmt)
+    if uses.is_used:
+        return "later"
+    return "unread" if stmt.value is node and _leaves_nothing(flow, run) else None
 
 
 def _is_plain_context(context: t.Expr) -> bool:
@@ -232,18 +234,10 @@ def _is_plain_context(context: t.Expr) -> bool:
     return _PLAIN_CONTEXT.search(path.rpartition(".")[2]) is not None
 
 
-def _unread(flow: Flow, run: Forward, stmt: t.Stmt | None) -> str | None:
-    """Whether nothing reads what it gives, nor what it may leave behind: a ``forward`` that puts something away."""
-    node = run.site.node
-    is_whole = isinstance(stmt, t.Evaluate | t.Assign) and stmt.value is node
-    if not is_whole or not flow.facts.backwards or run.inner is not None:
-        return None
-    if isinstance(stmt, t.Assign):
-        names = [t.path_of(target) for each in stmt.targets for target in t.names_in(each)]
-        if any(name is None or "." in name or "[" in name or _is_read(flow, name, stmt) for name in names):
-            return None
+def _leaves_nothing(flow: Flow, run: Forward) -> bool:
+    """Whether a step of a training runs a network whose ``forward`` surely puts nothing away that is used instead."""
     known = flow.read(flow.canonical(run.module), flow.final).ref if run.module is not None else None
-    return "unread" if isinstance(known, Class) and not _puts_away(known) else None
+    return bool(flow.facts.backwards) and run.inner is None and isinstance(known, Class) and not _puts_away(known)
 
 
 def _puts_away(cls: Class) -> bool:
@@ -274,13 +268,6 @@ def _is_cut_next(flow: Flow, stmt: t.Assign) -> bool:
         return False
     cut = t.detached(following.value)
     return cut is not None and t.path_of(cut) == name
-
-
-def _is_read(flow: Flow, path: str, stmt: t.Stmt) -> bool:
-    """Whether a variable is read anywhere but where it is bound here."""
-    bound = {id(node) for each in flow.ref.define.statements if isinstance(each, t.Assign) for node in _targets(each)}
-    nodes = (node for node in flow.ref.define.nodes if isinstance(node, t.Name | t.Attribute))
-    return any(t.path_of(node) == path and id(node) not in bound for node in nodes)
 
 
 def _targets(stmt: t.Assign) -> Iterator[t.Expr]:
