@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG305"
 
@@ -318,3 +320,49 @@ ACTING = agent("expected = rewards", acts=True)
 )
 def test_what_is_not_sure(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+AGENT_FILE = (
+    "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+    + NET
+    + """
+class Agent:
+    def __init__(self):
+        self.net = Net()
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+    def act(self, state):
+        return self.net(torch.as_tensor(state).float()).argmax(1).item()
+"""
+)
+ACT_LINE = [("agent.py", 19)]
+PLAYS = """
+import torch
+from agent import Agent
+
+def play(env, steps):
+    agent, state = Agent(), env.reset()
+    for step in range(steps):
+        state, reward, done, _ = env.step(agent.act(state))
+
+def main(env):
+    play(env, 100)
+"""
+
+
+@pytest.mark.parametrize(
+    ("play", "expected"),
+    [
+        (PLAYS, ACT_LINE),
+        (PLAYS.replace("def main", "@torch.no_grad()\ndef main"), []),
+        (PLAYS.replace("def play", "@torch.inference_mode()\ndef play"), []),
+        (PLAYS.replace("    play(env, 100)", "    with torch.no_grad():\n        play(env, 100)"), []),
+        (PLAYS.replace("def main", "def loop"), []),  # who calls that is not known
+        (PLAYS + "\ndef show(agent, state):\n    with torch.no_grad():\n        return agent.act(state)\n", []),
+        (PLAYS + "\ndef show(state):\n    agent = Agent()\n    with torch.no_grad():\n        agent.act(state)\n", []),
+        (PLAYS.replace("agent, state = Agent(), env", "agent, state = make(), env"), ACT_LINE),
+        (PLAYS.replace("agent.act(state)", "0"), []),
+    ],
+)
+def test_who_calls_it(tmp_path: Path, play: str, expected: list[tuple[str, int]]) -> None:
+    assert lines_in_files(tmp_path, {"agent.py": AGENT_FILE, "play.py": play}, CODE) == expected
