@@ -305,6 +305,10 @@ ACTING = agent("expected = rewards", acts=True)
         )
         + "\ndef several():\n    return [Agent() for _ in range(3)]\n",
         twin(LATER, ("expected = (rewards + 0.99 * best).detach()", "expected = rewards\n        n = best.shape[0]")),
+        # its graph goes at once, and the step makes another one: that of the action before is not there any more
+        STATISTICS.replace("  # !", "")
+        .replace("        loss = F", "        env.step(net(x))\n        best = net(x).argmax(1)\n        loss = F")
+        .replace("        after = net(x)\n        correct += (after.argmax(1) == y).sum().item()\n", ""),
         # it may leave something behind
         twin(
             agent("self.net(following)", "expected = rewards"),

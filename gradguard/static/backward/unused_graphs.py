@@ -305,8 +305,10 @@ def _costs(flow: Flow, run: Forward, use: str, wanted: Roots) -> bool:
 
 
 def _is_alive(flow: Flow, run: Forward, begun: int, now: int) -> bool:
-    """Whether the graph of a call is there, and no backward has been through it yet."""
+    """Whether the graph of a call is there, which a backward of the step has yet to go through."""
     between = flow.facts.events[begun:now]
+    if not any(goes_through(each, run) for each in flow.facts.backwards):
+        return False
     return begun < now and not any(isinstance(each, Backward) and goes_through(each, run) for each in between)
 
 
