@@ -28,6 +28,7 @@ from gradguard.static.backward.tied_leaves import tied_leaves
 from gradguard.static.backward.uncalled import uncalled
 from gradguard.static.backward.unguarded import unguarded
 from gradguard.static.backward.unscaled import unscaled
+from gradguard.static.backward.unused_graphs import unused_graphs
 from gradguard.static.backward.wasted_backwards import wasted_backwards
 from gradguard.static.backward.written_behind import written_behind
 from gradguard.static.evaluation.evaluated_once import evaluated_once
@@ -217,6 +218,8 @@ def judge(flow: Flow) -> None:
         flow.facts.varied_keys = lambda: list(varied_keys(flow))
     if without := without_gradient(flow):
         flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
+    if flow.facts.forwards:
+        flow.facts.unused_graphs = lambda: list(unused_graphs(flow))
     if kept := kept_in_collections(flow):
         flow.facts.unregistered = lambda: unregistered(flow, kept)
     if leaves := leaves_made(flow):

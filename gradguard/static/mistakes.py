@@ -839,6 +839,27 @@ class SteppedBetween:
 
 
 @dataclass(frozen=True, slots=True)
+class UnusedGraph:
+    """A network runs with a graph that nothing asks for.
+
+    Args:
+        site: the call.
+        module: the path of the network.
+        use: what becomes of what it gives: it is ``cut`` off the graph at once, or ``later``, or ``unread``.
+        in_training: a backward is beside it, whose graphs live at the same time.
+        is_alone: nothing else in its statement needs a graph.
+        is_given_graph: what it is given has a graph that a backward goes through otherwise.
+    """
+
+    site: Site
+    module: str
+    use: str
+    in_training: bool
+    is_alone: bool
+    is_given_graph: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenBehind:
     """A value with a graph is changed in place through ``.data`` or ``.detach()``, and goes on to the loss.
 

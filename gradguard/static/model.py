@@ -89,6 +89,7 @@ from gradguard.static.mistakes import (
     Unreached,
     Unregistered,
     Unscaled,
+    UnusedGraph,
     WastedBackward,
     WithoutOptimizer,
     WrappedAgain,
@@ -161,6 +162,7 @@ class Function:
         changed_between: what changes weights in place between a forward and its backward, and autograd does not see.
         stepped_between: the backwards that need weights which an optimizer has changed since the forward (reads other
             files).
+        unused_graphs: the networks that run with a graph which nothing asks for (reads other files).
         detached_starts: the copies that fast weights begin with, which end the graph of an outer loss (reads other
             files).
         partly_reset: the resets of some of the optimizers that a loop steps, where nothing resets the others.
@@ -331,6 +333,7 @@ class Function:
     replayed_draws: Callable[[], list[ReplayedDraw]] = field(default=list, repr=False)
     left_out: Callable[[], list[LeftOut]] = field(default=list, repr=False)
     changed_between: Callable[[], list[ChangedBetween]] = field(default=list, repr=False)
+    unused_graphs: Callable[[], list[UnusedGraph]] = field(default=list, repr=False)
     stepped_between: Callable[[], list[SteppedBetween]] = field(default=list, repr=False)
     detached_starts: Callable[[], list[DetachedStart]] = field(default=list, repr=False)
     partly_reset: Callable[[], list[PartlyReset]] = field(default=list, repr=False)

@@ -29,7 +29,7 @@ from gradguard.static.program.imports import Imports
 from gradguard.static.program.passed import Passed
 from gradguard.static.program.paths import is_part
 from gradguard.static.program.survey import Survey
-from gradguard.static.program.without_grad import WithoutGrad
+from gradguard.static.program.without_grad import Site, WithoutGrad
 from gradguard.static.screen import Selection, calling
 from gradguard.static.source import Chunk, Source, from_bytes, read
 from gradguard.static.values import Kind, Value, is_blank
@@ -485,6 +485,10 @@ class Project:
     def called_without_grad(self, ref: FunctionRef) -> bool:
         """Whether every call of a function that can be seen happens where no graph is recorded."""
         return self._without_grad.holds_for(ref)
+
+    def calls_with_modes(self, ref: FunctionRef) -> list[Site]:
+        """The functions that call one, each with the gradient mode in which it does (reads other files)."""
+        return self._without_grad.calls(ref)
 
     def is_left_to_others(self, ref: FunctionRef) -> bool:
         """Whether nobody is seen to call a function but, perhaps, the base class of another package."""

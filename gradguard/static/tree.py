@@ -491,6 +491,24 @@ def walk(node: object) -> Iterator[Node]:
                     stack.append(part)
 
 
+def parts(node: object) -> Iterator[Node]:
+    """The nodes right below a node, or in a list of nodes; what is in an argument is below what has that."""
+    stack = _below(node)
+    while stack:
+        current = stack.pop()
+        if isinstance(current, Node):
+            yield current
+        else:
+            stack += _below(current)
+
+
+def _below(part: object) -> list[object]:
+    cls: type = type(part)
+    if cls is list or cls is tuple:
+        return list(part)  # type: ignore[call-overload, no-any-return]
+    return [getattr(part, name) for name in _parts(cls) or ()]
+
+
 def is_in(node: Node, block: Sequence[Stmt]) -> bool:
     """Whether a node stands in a block of statements.
 

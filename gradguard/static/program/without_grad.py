@@ -67,6 +67,17 @@ class WithoutGrad:
         foreign = ref.owner is not None and ref.owner.has_foreign_base
         return foreign and not self._is_called_on_something(ref)
 
+    def calls(self, ref: FunctionRef) -> list[Site]:
+        """The calls of a function that can be seen, those of a method by its name where no others can."""
+        if sites := self._sites(ref):
+            return sites
+        name, survey = ref.define.name, self._project.survey
+        if ref.owner is None or survey.is_called_by_many(name, ref.module):
+            return []
+        anywhere = tuple(survey.callers_anywhere(name, ref.module))
+        self._project.uses(ref.module, anywhere)
+        return [*self._calls_in(anywhere, ref, lambda flow: _modes_named(flow, name))]
+
     def _is_called_on_something(self, ref: FunctionRef) -> bool:
         """Whether something of its program calls a method of this name on an object of which nothing is known."""
         name, survey = ref.define.name, self._project.survey

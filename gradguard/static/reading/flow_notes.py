@@ -71,6 +71,7 @@ class FlowNotes(Remembers):
     given_members: ClassVar[cached_property[dict[object, Store]]] = cached_property(_table)
     members: ClassVar[cached_property[dict[str, Member]]] = cached_property(_table)
     written: ClassVar[cached_property[dict[t.Stmt, tuple[Value, Mode]]]] = cached_property(_table)
+    given_graphs: ClassVar[cached_property[dict[t.Node, frozenset[Root]]]] = cached_property(_table)
     entered: ClassVar[cached_property[dict[str, Loop | None]]] = cached_property(_table)
 
     def let_go(self) -> None:

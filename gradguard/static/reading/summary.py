@@ -133,6 +133,8 @@ def _apply(here: Translation, *, constructs: bool) -> Value:
         if event not in later:
             replay(here, event)
     result = _made(here) if constructs else _returned(here, callee.facts.returns)
+    if result.kind not in (Kind.NUMBER, Kind.NOTHING):
+        flow.given_graphs[here.c.node] = frozenset(root for root in result.reach if root.source is Source.GRAPH)
     for path, value in writes:
         flow.touch(path, state)
         if path in made_once:
