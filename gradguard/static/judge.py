@@ -89,6 +89,7 @@ from gradguard.static.optimizers.replaced_by_methods import replaced_by_methods
 from gradguard.static.optimizers.schedule_lengths import schedule_lengths
 from gradguard.static.optimizers.schedulers_first import schedulers_first
 from gradguard.static.optimizers.set_on_modules import set_on_modules
+from gradguard.static.optimizers.set_on_optimizers import set_on_optimizers
 from gradguard.static.optimizers.spent_iterators import spent_iterators
 from gradguard.static.optimizers.stale_by_methods import stale_by_methods
 from gradguard.static.optimizers.stale_schedulers import stale_schedulers
@@ -158,6 +159,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))
     flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))

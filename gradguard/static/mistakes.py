@@ -100,6 +100,21 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class SetOnOptimizer:
+    """An option is set on an optimizer as an attribute, which it does not read.
+
+    Args:
+        site: the statement.
+        optimizer: its path.
+        option: what its groups call it.
+    """
+
+    site: Site
+    optimizer: str
+    option: str
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerFirst:
     """A scheduler steps before the optimizer has.
 

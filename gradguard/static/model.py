@@ -77,6 +77,7 @@ from gradguard.static.mistakes import (
     ReplayedDraw,
     ScheduleLength,
     SchedulerFirst,
+    SetOnOptimizer,
     SpentIterator,
     StaleScheduler,
     SteppedBetween,
@@ -176,6 +177,7 @@ class Function:
         stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
         idle_schedulers: the schedulers that nothing steps (reads other files).
         schedulers_first: the schedulers that step before the optimizer does (reads other files).
+        set_on_optimizers: options that are set on an optimizer as attributes (reads other files).
         plateau_directions: the schedulers that wait for the highest loss, or for the lowest accuracy (reads other
             files).
         renewed_scalers: the gradient scalers that are made anew in each epoch (reads other files).
@@ -282,6 +284,7 @@ class Function:
     stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
     idle_schedulers: Callable[[], list[IdleScheduler]] = field(default=list, repr=False)
     schedulers_first: Callable[[], list[SchedulerFirst]] = field(default=list, repr=False)
+    set_on_optimizers: Callable[[], list[SetOnOptimizer]] = field(default=list, repr=False)
     plateau_directions: Callable[[], list[PlateauDirection]] = field(default=list, repr=False)
     renewed_scalers: Callable[[], list[RenewedScaler]] = field(default=list, repr=False)
     schedule_lengths: Callable[[], list[ScheduleLength]] = field(default=list, repr=False)
