@@ -92,6 +92,22 @@ def test_an_attribute_of_the_trainer() -> None:
     assert_clean(twin(snippet, ("torch.optim.Adam(", "NoamOpt(")), CODE)
 
 
+def test_a_variable_of_the_script() -> None:
+    snippet = """
+    net, opt = None, None
+    if args.kind == "sgd":
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    else:
+        opt = torch.optim.Adam(net.parameters())
+
+    def train(epoch):
+        opt.lr = 0.1 * 0.5**epoch  # !
+        opt.zero_grad()
+    """
+    assert_flagged(snippet, CODE)
+    assert_clean(twin(snippet, ("torch.optim.Adam(net.parameters())", "make(net)")), CODE)
+
+
 def test_what_a_function_is_given(tmp_path: Path) -> None:
     adjust = """
     import torch

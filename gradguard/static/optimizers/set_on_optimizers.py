@@ -10,8 +10,8 @@ from gradguard.static import tree as t
 from gradguard.static.mistakes import SetOnOptimizer
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of
-from gradguard.static.program.own_methods import methods_of
 from gradguard.static.program.paths import last
+from gradguard.static.reading.places import assigned_anywhere
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -37,17 +37,17 @@ def set_on_optimizers(flow: Flow) -> Iterator[SetOnOptimizer]:
 def _is_optimizer(flow: Flow, path: str) -> bool:
     """Whether all that is bound to a path is one of torch; what a function is given, where all its callers show it."""
     ref = flow.ref
-    own = path.startswith("self.") and ref.owner is not None
-    knowing = methods_of(ref.owner) if own and ref.owner is not None else [ref]
-    bound = [(each, value) for each in knowing for value in each.assigned.get(path, [])]
-    if bound:
-        return all(_makes_one(each, value) for each, value in bound)
-    given = (
-        [(caller.ref, ref.given_by(call).get(path)) for caller, call in calls_of(flow)] if path in flow.params else []
-    )
+    bound = [value for value in assigned_anywhere(flow, path) if not _is_none(value)]
+    if bound or path not in flow.params:
+        return bool(bound) and all(_makes_one(ref, value) for value in bound)
+    given = [(caller.ref, ref.given_by(call).get(path)) for caller, call in calls_of(flow)]
     names = [(caller, t.path_of(value)) for caller, value in given if value is not None]
     values = [(caller, value) for caller, name in names for value in caller.assigned.get(name or "", [])]
     return bool(values) and len(values) == len(given) and all(_makes_one(caller, value) for caller, value in values)
+
+
+def _is_none(value: t.Expr) -> bool:
+    return isinstance(value, t.Constant) and value.value is None
 
 
 def _makes_one(ref: FunctionRef, value: t.Expr) -> bool:
