@@ -51,6 +51,7 @@ from gradguard.static.kept.never_reset import never_reset
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
@@ -210,6 +211,7 @@ def judge(flow: Flow) -> None:
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    flow.facts.replaced_states = lambda: list(replaced_states(flow))
     if flow.facts.cached is not None:
         flow.facts.is_given_kept = lambda: is_given_kept(flow)
         flow.facts.varied_keys = lambda: list(varied_keys(flow))

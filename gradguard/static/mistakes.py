@@ -469,6 +469,21 @@ class RandomKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacedState:
+    """A parameter of an optimizer is replaced, and the state of the old one stays.
+
+    Args:
+        site: where that state is read, to be copied; else what replaces the parameter.
+        optimizer: its path.
+        replaced: the statement that replaces the parameter.
+    """
+
+    site: Site
+    optimizer: str
+    replaced: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverInEvaluation:
     """A model is evaluated in training mode.
 

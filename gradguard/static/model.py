@@ -73,6 +73,7 @@ from gradguard.static.mistakes import (
     RandomKey,
     RenewedAnchor,
     RenewedScaler,
+    ReplacedState,
     Replacement,
     ReplayedDraw,
     ScheduleLength,
@@ -232,6 +233,8 @@ class Function:
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
+        replaced_states: the parameters that it replaces in the groups of an optimizer, which keeps the states of those
+            that were there (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
         is_given_kept: whether each call gives its cache tensors that a list keeps (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
@@ -315,6 +318,7 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    replaced_states: Callable[[], list[ReplacedState]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     is_given_kept: Callable[[], bool] = field(default=lambda: False, repr=False)

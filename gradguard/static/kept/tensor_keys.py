@@ -82,22 +82,24 @@ def _tensor_of(flow: Flow, key: t.Expr) -> str | None:
     if bound:
         return "" if all(isinstance(value, t.Subscript) and _is_element(flow, value) for value in bound) else None
     loops = (stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Repeat))
-    pairs = (pair for loop in loops if loop.target and loop.iterable for pair in _pairs(loop.target, loop.iterable))
+    pairs = (
+        pair for loop in loops if loop.target and loop.iterable for pair in bound_pairs(loop.target, loop.iterable)
+    )
     over = [iterable for target, iterable in pairs if t.path_of(target) == key.id]
     paths = [t.path_of(iterable) for iterable in over]
     return paths[0] if paths and all(path is not None and _is_data(flow, path) for path in paths) else None
 
 
-def _pairs(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[t.Expr, t.Expr]]:
+def bound_pairs(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[t.Expr, t.Expr]]:
     """What a loop binds, each with what it goes over: ``for i, (x, y) in enumerate(zip(xs, ys))``."""
     name = iterable.func.id if isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) else None
     args = [arg.value for arg in iterable.args] if isinstance(iterable, t.Call) else []
     items = target.items if isinstance(target, t.Display) else []
     if name == "zip" and len(items) == len(args):
         for item, arg in zip(items, args):
-            yield from _pairs(item, arg)
+            yield from bound_pairs(item, arg)
     elif name == "enumerate" and len(items) == 2 and args:
-        yield from _pairs(items[1], args[0])
+        yield from bound_pairs(items[1], args[0])
     else:
         yield target, iterable
 
