@@ -2,8 +2,8 @@
 
 **What happens.** `optimizer.state` is a dict whose keys are the parameters themselves. A new parameter in a group has
 no state yet; the old one, with its gradient, its `exp_avg` and its `exp_avg_sq`, stays where it is: nothing steps it,
-and nothing lets go of it. Where points are added and pruned every hundred steps, as in Gaussian splatting, each time costs
-the memory of the whole model three or four times over. Nothing raises, and the training is right.
+and nothing lets go of it. Where points are added and pruned every hundred steps, as in Gaussian splatting, each time
+costs the memory of the whole model three or four times over. Nothing raises, and the training is right.
 
 ```python
 for group in optimizer.param_groups:

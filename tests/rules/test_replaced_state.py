@@ -92,7 +92,23 @@ RENAMED = """
     def prune_and_append(model, opt, keep, added):
         for group in opt.param_groups:
             param = getattr(model, group["name"])
-            stored = opt.state.getGROUP, FIRST = 'group["params"] = [new]', 'group["params"][0] = nn'
+            stored = opt.state.get(param, {})  # !
+            renewed = nn.Parameter(torch.cat([param.data[keep], added[group["name"]]]))
+            setattr(model, group["name"], renewed)
+            group["params"] = [renewed]
+            if stored:
+                opt.state[renewed] = {k: v[keep] for k, v in stored.items()}
+"""
+
+EVERY = [SPLATS, CAT, OF_EACH, INDEXED, LISTED, IN_LOOP, RENAMED]
+
+
+@pytest.mark.parametrize("snippet", EVERY)
+def test_the_old_one_stays(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+GROUP, FIRST = 'group["params"] = [new]', 'group["params"][0] = nn'
 
 
 @pytest.mark.parametrize(
@@ -119,12 +135,6 @@ RENAMED = """
         (IN_LOOP, '["params"][0] = points', '["params"][0] = points; optimizer.state.clear()'),
         (IN_LOOP, 'optimizer.param_groups[0]["params"][0] = points', "optimizer = torch.optim.Adam([points], lr=1)"),
         (RENAMED, "if stored:", "opt.state.pop(param, None)\n            if stored:"),
-    ],
-"] = renewed", "group[\"params\"] = renewed\n        for p in gone:\n            del opt.state[p]"),
-        (IN_LOOP, "torch.optim.Adam(", "torch.optim.SGD("),
-        (IN_LOOP, "points = nn.Parameter(torch.cat([points.detach(), points.detach()]))", "points.data *= 2"),
-        (IN_LOOP, '["params"][0] = points', '["params"][0] = points; optimizer.state.clear()'),
-        (IN_LOOP, "optimizer.param_groups[0][\"params\"][0] = points", "optimizer = torch.optim.Adam([points], lr=1e-2)"),
     ],
 )  # fmt: skip
 def test_it_is_taken_out(snippet: str, old: str, new: str) -> None:
