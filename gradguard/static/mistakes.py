@@ -441,6 +441,7 @@ class TensorKey:
         of: the tensor, where a loop goes over it.
         adds: the collection gets longer by it.
         given: the call that gives it as an argument; any tensor is a new key then, as it is computed for the call.
+        over: the loop that goes over it.
     """
 
     site: Site
@@ -449,6 +450,7 @@ class TensorKey:
     of: str | None
     adds: bool
     given: Site | None = None
+    over: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
