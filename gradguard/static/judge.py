@@ -73,6 +73,7 @@ from gradguard.static.losses.renewed_anchors import renewed_anchors
 from gradguard.static.losses.straight_through import cancelled
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.optimizers.averaged_gradients import averaged_gradients
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.optimizers.idle_schedulers import idle_schedulers
@@ -211,6 +212,7 @@ def judge(flow: Flow) -> None:
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
     flow.facts.replaced_states = lambda: list(replaced_states(flow))
     if flow.facts.cached is not None:
         flow.facts.is_given_kept = lambda: is_given_kept(flow)

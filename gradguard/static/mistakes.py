@@ -486,6 +486,21 @@ class ReplacedState:
 
 
 @dataclass(frozen=True, slots=True)
+class AveragedGradient:
+    """The state of an optimizer is computed from what it was and from gradients that have a graph.
+
+    Args:
+        site: the statement.
+        place: the state: ``self.state[*]['mean']``.
+        value: what has the graph.
+    """
+
+    site: Site
+    place: str
+    value: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverInEvaluation:
     """A model is evaluated in training mode.
 

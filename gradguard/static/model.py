@@ -32,6 +32,7 @@ from gradguard.static.events import (
 from gradguard.static.fixes.line_edits import under
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.mistakes import (
+    AveragedGradient,
     BrokenTie,
     CachedCall,
     Cancelled,
@@ -233,6 +234,8 @@ class Function:
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
+        averaged_gradients: the states of its optimizer that it blends with gradients which have a graph (reads other
+            files).
         replaced_states: the parameters that it replaces in the groups of an optimizer, which keeps the states of those
             that were there (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
@@ -318,6 +321,7 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    averaged_gradients: Callable[[], list[AveragedGradient]] = field(default=list, repr=False)
     replaced_states: Callable[[], list[ReplacedState]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
