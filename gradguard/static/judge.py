@@ -37,6 +37,7 @@ from gradguard.static.evaluation.put_off import put_off
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
 from gradguard.static.kept.class_lists import class_lists
 from gradguard.static.kept.counted_keys import counted_keys
+from gradguard.static.kept.cut_when_read import cut_when_read
 from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.emptied_at_end import is_emptied_at_end
 from gradguard.static.kept.emptied_names import emptied_name
@@ -213,6 +214,7 @@ def judge(flow: Flow) -> None:
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
+    flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
     flow.facts.replaced_states = lambda: list(replaced_states(flow))
     if flow.facts.cached is not None:
         flow.facts.is_given_kept = lambda: is_given_kept(flow)

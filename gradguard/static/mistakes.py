@@ -501,6 +501,19 @@ class AveragedGradient:
 
 
 @dataclass(frozen=True, slots=True)
+class CutWhenRead:
+    """A history gets longer in each step, and no more than its end is ever read.
+
+    Args:
+        site: the statement that makes it longer.
+        path: the history.
+    """
+
+    site: Site
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class NeverInEvaluation:
     """A model is evaluated in training mode.
 
