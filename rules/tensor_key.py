@@ -59,6 +59,9 @@ _KEYS = sign(
 # An entry that is read: a collection that fills itself has one more by that.
 _FILLS_ITSELF = sign("defaultdict", "Counter")
 _READS = sign("[", pattern=r"=[ \t]*[\w.]+\[[a-z_]\w*\][ \t]*(?:#|\n|$)", own=True)
+# A meter, in a file of its own: `for guess, label in zip(guesses, labels): self.seen[label] += 1`.
+_ZIPS = sign("zip(", pattern=r"\bfor\s+\w+(?:\s*,\s*\w+)+\s+in\s+zip\(\w+(?:\s*,\s*\w+)+\):", own=True)
+_OWN_KEYS = sign("self.", pattern=r"\bself\.\w+\[[a-z]\w*\]\s*(?:\+=|\.append\()", own=True)
 _ASKED = sign(".pop(", ".setdefault(", ".add(", pattern=r"\.(?:pop|setdefault|add)\(\s*[a-z]\w*\s*[,)]", own=True)
 _TENSOR = sign("Tensor", own=True)
 
@@ -72,6 +75,7 @@ rule = Rule(
     (
         *((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)),
         *((*group, LOOP, _FILLS_ITSELF, _READS) for group in TRAINS),
+        (_FILLS_ITSELF, _ZIPS, _OWN_KEYS),
         (_TENSOR, LOOP, _ASKED),
         (_MAKES, KEPT_UNDER),
     ),
