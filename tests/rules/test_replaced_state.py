@@ -163,6 +163,21 @@ def test_before_the_first_step() -> None:
     )
 
 
+def test_what_was_there_comes_back() -> None:
+    assert_clean(
+        """
+        def step_as_one(opt, flat):
+            group = opt.param_groups[0]
+            shards = group["params"]
+            group["params"] = [flat]
+            opt.state[flat] = {k: torch.cat([opt.state[p][k] for p in shards]) for k in ("exp_avg", "exp_avg_sq")}
+            opt.step()
+            group["params"] = shards
+        """,
+        CODE,
+    )
+
+
 def test_another_optimizer_gets_the_states() -> None:
     assert_clean(
         """

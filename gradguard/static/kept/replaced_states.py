@@ -38,7 +38,7 @@ def replaced_states(flow: Flow) -> Iterator[ReplacedState]:
             read = next(_states_read(flow, optimizer), None)
             if read is None and not _has_stepped(flow, stmt, value, optimizer):
                 continue
-            if not _is_taken_out(flow) and not _is_renewed(flow, stmt, optimizer):
+            if not _is_put_back(flow) and not _is_taken_out(flow) and not _is_renewed(flow, stmt, optimizer):
                 told.add(optimizer)
                 yield ReplacedState(flow.site(read or stmt), optimizer, flow.site(stmt))
 
@@ -140,6 +140,16 @@ def _has_stepped(flow: Flow, stmt: t.Stmt, value: t.Expr, optimizer: str) -> boo
             items = value.items if isinstance(value, t.Display) else [value]
             return any(_makes(each) or t.path_of(each) in paths for each in items)
     return False
+
+
+def _is_put_back(flow: Flow) -> bool:
+    """Whether a function gives a group what it had before: ``mine = group["params"]``, ``group["params"] = mine``."""
+    stmts = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign)]
+    values = (
+        value for stmt in stmts for target, value in t.pairs(stmt.targets, stmt.value) if _group(target) is not None
+    )
+    names = (value for value in values if isinstance(value, t.Name))
+    return any(_group(each) is not None for name in names for each in flow.ref.assigned.get(name.id, []))
 
 
 def _is_renewed(flow: Flow, stmt: t.Stmt, optimizer: str) -> bool:
