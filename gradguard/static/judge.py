@@ -49,6 +49,7 @@ from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
+from gradguard.static.kept.over_limit import over_limit
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
@@ -215,6 +216,7 @@ def judge(flow: Flow) -> None:
     flow.facts.random_keys = lambda: list(random_keys(flow))
     flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
     flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
+    flow.facts.over_limit = lambda: list(over_limit(flow))
     flow.facts.replaced_states = lambda: list(replaced_states(flow))
     if flow.facts.cached is not None:
         flow.facts.is_given_kept = lambda: is_given_kept(flow)

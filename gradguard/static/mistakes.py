@@ -514,6 +514,21 @@ class CutWhenRead:
 
 
 @dataclass(frozen=True, slots=True)
+class OverLimit:
+    """A list that has a limit is added to where it is full, and nothing is taken out of it.
+
+    Args:
+        site: the statement that adds to it.
+        collection: its path.
+        test: what says that it has a limit.
+    """
+
+    site: Site
+    collection: str
+    test: Site
+
+
+@dataclass(frozen=True, slots=True)
 class NeverInEvaluation:
     """A model is evaluated in training mode.
 

@@ -67,6 +67,7 @@ from gradguard.static.mistakes import (
     NoGradient,
     NormalisedTwice,
     OnlyDetached,
+    OverLimit,
     OverwrittenTerm,
     PartlyReset,
     PassedOver,
@@ -238,6 +239,7 @@ class Function:
         averaged_gradients: the states of its optimizer that it blends with gradients which have a graph (reads other
             files).
         cut_when_read: the histories that it makes longer, and of which only the end is read (reads other files).
+        over_limit: the lists that it adds to where they are full (reads other files).
         replaced_states: the parameters that it replaces in the groups of an optimizer, which keeps the states of those
             that were there (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
@@ -325,6 +327,7 @@ class Function:
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     averaged_gradients: Callable[[], list[AveragedGradient]] = field(default=list, repr=False)
     cut_when_read: Callable[[], list[CutWhenRead]] = field(default=list, repr=False)
+    over_limit: Callable[[], list[OverLimit]] = field(default=list, repr=False)
     replaced_states: Callable[[], list[ReplacedState]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
