@@ -15,6 +15,9 @@ for group in optimizer.param_groups:
     group["params"] = [new]
 ```
 
+So it does where no state is copied: after `self.log_var = nn.Parameter(new)`,
+`self.optimizer.param_groups[0]["params"] = [self.mu, self.log_var]` leaves that of the old one.
+
 **Instead**, take the state out as it is read:
 
 ```python
@@ -26,7 +29,8 @@ or `del optimizer.state[old]` before the parameter is replaced.
 **Not flagged.** Functions that take something out of a state, or make it anew (`pop`, `del`, `clear()`,
 `optimizer.state = ...`, `load_state_dict`), also in a function that they call, or in one that calls them; a new
 optimizer; a part of the parameters that is left in a group (`[p for p in group["params"] if p.requires_grad]`); another
-optimizer whose states are copied; replacements before the first step, of which nothing shows that there is a state.
+optimizer whose states are copied; optimizers that keep nothing, as `SGD`; replacements before the first step, by what
+is called `setup`, `load`, `restore` and the like, or of which nothing shows that there is a state.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html>,
 <https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.state_dict.html>.
@@ -48,8 +52,15 @@ _REPLACES = sign(
 )  # fmt: skip
 _STATE = sign(".state", pattern=r"\.state\b(?!_)", own=True)
 _STEPS = sign(".step(", own=True)
+_MAKES = sign("Parameter(", "requires_grad", own=True)
+_WITH_AVERAGES = sign("Ada", "Adam", "RMSprop", "Rprop", pattern=r"\b\w*(?:Ada\w+|RMSprop|Rprop)\(")
 
-rule = Rule("GG418", "replaced-state", Severity.ERROR, ((_REPLACES, _STATE), (_REPLACES, LOOP, _STEPS)))
+rule = Rule(
+    "GG418",
+    "replaced-state",
+    Severity.ERROR,
+    ((_REPLACES, _STATE), (_REPLACES, LOOP, _STEPS), (_REPLACES, _MAKES, _WITH_AVERAGES)),
+)
 
 
 @rule.in_source

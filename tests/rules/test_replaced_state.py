@@ -224,3 +224,90 @@ def test_a_caller_takes_it_out(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == []
     files["train.py"] = files["train.py"].replace("optimizer.state.pop(old, None)", "return new")
     assert lines_in_files(tmp_path, files, CODE) == [("splats.py", 7)]
+
+
+GAUSS = """
+    class Gauss(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.mu, self.log_var = nn.Parameter(torch.zeros(n)), nn.Parameter(torch.zeros(n))
+            self.optimizer = torch.optim.Adam(self.parameters(), lr=1e-3)
+
+        def fit(self, objective, steps):
+            for _ in range(steps):
+                loss = objective(self.mu, self.log_var)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        def update_var(self, new):
+            self.log_var = nn.Parameter(new.detach().log(), requires_grad=True)
+            self.optimizer.param_groups[0]["params"] = [self.mu, self.log_var]  # !
+"""
+
+SOLVER = """
+    from torch.optim import Adam
+
+    class Solver:
+        def __init__(self):
+            self.optimizer = Adam([torch.zeros(1, requires_grad=True)], lr=0.1)
+
+        def solve(self, y):
+            self.controls = torch.zeros(len(y), 2)
+            self.controls.requires_grad = True
+            self.optimizer.param_groups[0]["params"][0] = self.controls  # !
+            for _ in range(50):
+                self.optimizer.zero_grad()
+                (self.controls - y).pow(2).mean().backward()
+                self.optimizer.step()
+"""
+
+DREAM = """
+    from torch.autograd import Variable
+
+    def dream(model, image, blur, steps):
+        image = Variable(image, requires_grad=True)
+        optimizer = torch.optim.AdamW([image], lr=0.1)
+        for step in range(steps):
+            if step % 4 == 0:
+                with torch.no_grad():
+                    image = blur(image)
+                image = Variable(image, requires_grad=True)
+                optimizer.param_groups[0]["params"][0] = image  # !
+            loss = -model(image).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("snippet", [GAUSS, SOLVER, DREAM])
+def test_without_a_copy_of_the_state(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    ("snippet", "old", "new"),
+    [
+        (GAUSS, "torch.optim.Adam(", "torch.optim.SGD("),
+        (GAUSS, "torch.optim.Adam(", "make_optimizer("),
+        (GAUSS, "self.log_var = nn.Parameter(new.detach().log(), requires_grad=True)", "self.log_var.data = new.log()"),
+        (GAUSS, "def update_var", "def load"),
+        (GAUSS, "def update_var", "def setup_var"),
+        (GAUSS, "self.optimizer.step()", "self.other.take()"),
+        (GAUSS, "def update_var(self, new):", "def update_var(self, new):\n            self.optimizer.state.clear()"),
+        (GAUSS, "[self.mu, self.log_var]", "[self.mu]"),
+        (GAUSS, 'self.optimizer.param_groups[0]["params"] = [self.mu, self.log_var]',
+         "self.optimizer = torch.optim.Adam(self.parameters(), lr=1e-3)"),
+        (GAUSS, "def fit", "def restart(self, new):\n            self.update_var(new)\n"
+         "            self.optimizer = torch.optim.Adam(self.parameters(), lr=1e-3)\n\n        def fit"),
+        (SOLVER, "self.controls = torch.zeros(len(y), 2)", "self.controls = y.start"),
+        (SOLVER, "self.controls.requires_grad = True", "self.controls.requires_grad = False"),
+        (SOLVER, "for _ in range(50):", "self.optimizer.state = defaultdict(dict)\n            for _ in range(50):"),
+        (DREAM, "torch.optim.AdamW(", "torch.optim.LBFGS("),
+        (DREAM, 'optimizer.param_groups[0]["params"][0] = image', "optimizer = torch.optim.AdamW([image], lr=0.1)"),
+        (DREAM, 'optimizer.param_groups[0]["params"][0] = image', "optimizer.param_groups[0]['lr'] = 0.1"),
+    ],
+)  # fmt: skip
+def test_nothing_is_left(snippet: str, old: str, new: str) -> None:
+    assert_clean(twin(snippet, (old, new)), CODE)

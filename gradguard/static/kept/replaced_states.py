@@ -6,12 +6,14 @@ its averages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.tensor_keys import bound_pairs
 from gradguard.static.mistakes import ReplacedState
+from gradguard.static.model import Loop
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of, functions_called
 
@@ -23,6 +25,8 @@ _SETTING_ALL = frozenset(("load_state_dict", "__setstate__"))
 _WITH_AVERAGES = frozenset(
     "Adam AdamW Adamax NAdam RAdam RMSprop Adagrad Adadelta Rprop SparseAdam SelectiveAdam Adafactor".split()
 )
+_AT_START = re.compile(r"init|setup|set_up|load|restore|resume|build|create|configure|from_|prepare")
+"""What is done before the first step, or with the states of a checkpoint."""
 _DEPTH = 3
 
 
@@ -38,7 +42,7 @@ def replaced_states(flow: Flow) -> Iterator[ReplacedState]:
             read = next(_states_read(flow, optimizer), None)
             if read is None and not _has_stepped(flow, stmt, value, optimizer):
                 continue
-            if not _is_put_back(flow) and not _is_taken_out(flow) and not _is_renewed(flow, stmt, optimizer):
+            if not _is_put_back(flow) and not _is_taken_out(flow, optimizer) and not _is_renewed(flow, stmt, optimizer):
                 told.add(optimizer)
                 yield ReplacedState(flow.site(read or stmt), optimizer, flow.site(stmt))
 
@@ -91,13 +95,32 @@ def _is_new(flow: Flow, target: t.Expr, value: t.Expr, optimizer: str) -> bool:
             names.add(t.path_of(call.args[0].value))
     if any(t.path_of(key) in names for key in _states_set(flow, optimizer)):
         return True
-    return any(_makes(each) for value in values for each in flow.ref.bound_to(value))
+    return any(_is_made(flow, value) for value in values)
 
 
-def _makes(value: t.Expr) -> bool:
-    return not isinstance(value, t.Comprehension) and any(
-        isinstance(node, t.Call) and node.name == "Parameter" for node in t.walk(value)
-    )
+def _is_made(flow: Flow, value: t.Expr) -> bool:
+    """Whether it makes anew what wants a gradient: ``nn.Parameter(x)``; ``y = x.clone(); y.requires_grad_()``."""
+    if isinstance(value, t.Comprehension):
+        return False
+    path, bound = t.path_of(value), flow.ref.bound_to(value)
+    if any(_wants_gradient(each) for each in bound if not isinstance(each, t.Comprehension)):
+        return True
+    is_asked = path is not None and any(_asks_for_gradient(node, path) for node in flow.ref.define.nodes)
+    return is_asked and bound[0] is not value and all(isinstance(each, t.Call) for each in bound)
+
+
+def _wants_gradient(value: t.Expr) -> bool:
+    calls = (node for node in t.walk(value) if isinstance(node, t.Call))
+    return any(call.name == "Parameter" or call.is_true("requires_grad") for call in calls)
+
+
+def _asks_for_gradient(node: t.Node, path: str) -> bool:
+    """``x.requires_grad_()``, ``x.requires_grad = True``."""
+    if isinstance(node, t.Assign):
+        is_true = isinstance(node.value, t.Constant) and node.value.value is True
+        return is_true and any(t.path_of(target) == f"{path}.requires_grad" for target in node.targets)
+    func = node.func if isinstance(node, t.Call) else None
+    return isinstance(func, t.Attribute) and func.name == "requires_grad_" and t.path_of(func.value) == path
 
 
 def _states_set(flow: Flow, optimizer: str) -> Iterator[t.Expr]:
@@ -129,17 +152,37 @@ def _is_state(flow: Flow, expr: t.Expr, optimizer: str) -> bool:
 
 
 def _has_stepped(flow: Flow, stmt: t.Stmt, value: t.Expr, optimizer: str) -> bool:
-    """Whether it surely has states: a loop steps it and makes the new parameter, and it is of those with averages."""
-    made = flow.ref.assigned.get(optimizer, [])
-    if not made or not all(isinstance(maker, t.Call) and maker.name in _WITH_AVERAGES for maker in made):
+    """Whether it surely has states: it is of those with averages, and steps in a loop that makes the new parameter.
+
+    Or it is one of the object, which something steps, and a method replaces the parameter by one that it makes.
+    """
+    items = value.items if isinstance(value, t.Display) else [value]
+    loops = [loop for loop in flow.facts.loops if stmt in loop.nodes]
+    if not optimizer.startswith("self."):
+        steps = [loop for loop in loops if any(step.target == optimizer for step in loop.steps)]
+        makers = flow.ref.assigned.get(optimizer, [])
+        return _have_averages(makers) and any(_is_made_in(flow, loop, item) for loop in steps for item in items)
+    owner, name = flow.ref.owner, optimizer.removeprefix("self.")
+    if owner is None or not name.isidentifier() or _AT_START.search(flow.ref.define.name):
         return False
-    for loop in flow.facts.loops:
-        if stmt in loop.nodes and any(step.target == optimizer for step in loop.steps):
-            bound = (node for node in loop.nodes if isinstance(node, t.Assign) and _makes(node.value))
-            paths = {t.path_of(target) for node in bound for target in node.targets} - {None}
-            items = value.items if isinstance(value, t.Display) else [value]
-            return any(_makes(each) or t.path_of(each) in paths for each in items)
-    return False
+    if not _have_averages([maker for _, maker in owner.assigned(name)]):
+        return False
+    if not any(_is_made(flow, item) for item in items):
+        return False
+    return flow.project.survey.acts(name, re.compile(rf"\b{name}\.step\("), flow.module)
+
+
+def _have_averages(makers: Sequence[t.Expr]) -> bool:
+    return bool(makers) and all(isinstance(maker, t.Call) and maker.name in _WITH_AVERAGES for maker in makers)
+
+
+def _is_made_in(flow: Flow, loop: Loop, value: t.Expr) -> bool:
+    """Whether a loop makes it anew."""
+    path = t.path_of(value)
+    if path is None:
+        return _is_made(flow, value)
+    bound = (node for node in loop.nodes if isinstance(node, t.Assign))
+    return _is_made(flow, value) and any(t.path_of(target) == path for node in bound for target in node.targets)
 
 
 def _is_put_back(flow: Flow) -> bool:
@@ -166,12 +209,23 @@ def _is_behind(stmt: t.Stmt, other: t.Stmt) -> bool:
     return isinstance(stmt.origin, int) and isinstance(other.origin, int) and stmt.origin > other.origin
 
 
-def _is_taken_out(flow: Flow) -> bool:
-    """Whether the function, one that it calls, or one that calls it takes anything out of a state, or makes it anew."""
+def _is_taken_out(flow: Flow, optimizer: str) -> bool:
+    """Whether the function, one that it calls, or one that calls it takes anything out of a state, or makes it anew.
+
+    Or one that calls it makes another optimizer.
+    """
     if _takes_out(flow.ref):
         return True
     called = (ref for call in flow.ref.calls for ref in functions_called(flow, call))
-    return any(map(_takes_out, called)) or any(_takes_out(caller.ref) for caller, _ in calls_of(flow))
+    if any(map(_takes_out, called)):
+        return True
+    name = optimizer.rpartition(".")[2]
+    return any(_takes_out(caller.ref) or _makes_optimizer(caller.ref, name) for caller, _ in calls_of(flow))
+
+
+def _makes_optimizer(ref: FunctionRef, name: str) -> bool:
+    bound = (value for path, values in ref.assigned.items() if path.rpartition(".")[2] == name for value in values)
+    return any(isinstance(value, t.Call) for value in bound) and ref.define.name not in ("__init__", "<module>")
 
 
 def _takes_out(ref: FunctionRef) -> bool:
