@@ -89,11 +89,12 @@ class _History:
     def __init__(self, ref: FunctionRef, name: str) -> None:
         self.ref, self.path = ref, f"self.{name}"
         self.reads_end = self.empties = self.is_other = False
+        self.names, self.known = set[str](), set[t.Node]()
         if name not in ref.chunk.text:
             return
         bound = ((key, values) for key, values in ref.assigned.items() if key.isidentifier() and len(values) == 1)
         self.names = {key for key, values in bound if any(self._is_path(each) for each in _branches(values[0]))}
-        self.known = {each for key in self.names for each in _branches(ref.assigned[key][0])}
+        self.known.update(each for key in self.names for each in _branches(ref.assigned[key][0]))
         for node in ref.define.nodes:
             self._use(node)
         mentions = [node for node in ref.define.nodes if self._is_it(node)]
