@@ -33,7 +33,7 @@ _DEPTH = 3
 def replaced_states(flow: Flow) -> Iterator[ReplacedState]:
     """Where a function replaces a parameter whose state its optimizer has, and nothing takes that out."""
     told = set[str]()
-    for stmt in flow.ref.define.statements:
+    for stmt in sorted(flow.ref.define.statements, key=_place):
         for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
             group = _group(target)
             optimizer = _optimizer(flow, group) if group is not None else None
@@ -135,7 +135,7 @@ def _states_read(flow: Flow, optimizer: str) -> Iterator[t.Node]:
     """Where it reads one: ``optimizer.state[old]``, ``optimizer.state.get(old)``."""
     nodes = flow.ref.define.nodes
     set_here = {target for stmt in nodes if isinstance(stmt, t.Assign) for target in stmt.targets}
-    for node in sorted(nodes, key=lambda node: node.origin if isinstance(node.origin, int) else 0):
+    for node in sorted(nodes, key=_place):
         func = node.func if isinstance(node, t.Call) else None
         of = func.value if isinstance(func, t.Attribute) and func.name == "get" else None
         if isinstance(node, t.Subscript) and node not in set_here:
@@ -202,11 +202,11 @@ def _is_renewed(flow: Flow, stmt: t.Stmt, optimizer: str) -> bool:
         each for each in flow.ref.define.statements if isinstance(each, t.Assign) and isinstance(each.value, t.Call)
     )
     bound = (each for each in made if any(t.path_of(target) == optimizer for target in each.targets))
-    return any(_is_behind(each, stmt) or any(each in loop.nodes for loop in loops) for each in bound)
+    return any(_place(each) > _place(stmt) or any(each in loop.nodes for loop in loops) for each in bound)
 
 
-def _is_behind(stmt: t.Stmt, other: t.Stmt) -> bool:
-    return isinstance(stmt.origin, int) and isinstance(other.origin, int) and stmt.origin > other.origin
+def _place(node: t.Node) -> int:
+    return node.origin if isinstance(node.origin, int) else 0
 
 
 def _is_taken_out(flow: Flow, optimizer: str) -> bool:
