@@ -28,7 +28,9 @@ def forward(self, x):
 `torch.no_grad()`.
 
 An optimizer of your own that adds weight decay to the gradient, `g = g + decay * p`, and blends that into its state
-chains the parameters' graphs, unless its `step` is under `torch.no_grad()`.
+chains the parameters' graphs, unless its `step` is under `torch.no_grad()`. After `backward(create_graph=True)` the
+gradients have graphs themselves: `state["mean"] = 0.9 * state["mean"] + 0.1 * p.grad` goes on from all of them, and so
+does `state["mean"].mul_(0.9).add_(p.grad, alpha=0.1)`. `p.grad.detach()`, or `p.grad.data`, has none.
 
 The buffer may be that of a module which has nothing to train, if it is run on what others compute that have: by
 another module's `forward`, or behind a layer in `nn.Sequential`.
@@ -51,11 +53,16 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import STORING
+from gradguard.signs import STORING, sign
 from gradguard.static.fixes import store_advice
+from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function, Store
 
-rule = Rule("GG106", "moving-average-graph", Severity.ERROR, STORING)
+_OWN_OPTIMIZER = sign("Optimizer", pattern=r"(?m:^)[ \t]*class\s+\w+\([^)\n]*Optimizer\b")
+_STATE = sign("self.state[", own=True)
+_GRADIENT = sign(".grad", pattern=r"\.grad\b(?!\.data|\.detach)", own=True)
+
+rule = Rule("GG106", "moving-average-graph", Severity.ERROR, (*STORING, (_OWN_OPTIMIZER, _STATE, _GRADIENT)))
 
 
 @rule.in_source
@@ -71,6 +78,14 @@ def averages(function: Function) -> Iterator[Finding]:
                 confidence=store.confidence if _is_of_training(store) else Confidence.LOW,
                 related=store.origin(),
             )
+    for each in function.averaged_gradients():
+        value = one_line(each.value.code)
+        yield rule.finding(
+            each.site,
+            f"`{one_line(each.site.code)}` chains the graph of every gradient that went into it: those of "
+            "`backward(create_graph=True)` have one",
+            help=f"average `{value}` without its graph: detach the gradients, or compute under `torch.no_grad()`",
+        )
 
 
 def _is_of_training(store: Store) -> bool:

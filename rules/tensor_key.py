@@ -56,6 +56,12 @@ _KEYS = sign(
     pattern=r"\w\[[^\]\n]+\]+\s*(?:[-+*/]?=(?!=)|\.(?:append|add|extend)\()|\.(?:pop|setdefault|add|get)\(\s*\w",
     own=True,
 )  # fmt: skip
+# An entry that is read: a collection that fills itself has one more by that.
+_FILLS_ITSELF = sign("defaultdict", "Counter")
+_READS = sign("[", pattern=r"=[ \t]*[\w.]+\[[a-z_]\w*\][ \t]*(?:#|\n|$)", own=True)
+# A meter, in a file of its own: `for guess, label in zip(guesses, labels): self.seen[label] += 1`.
+_ZIPS = sign("zip(", pattern=r"\bfor\s+\w+(?:\s*,\s*\w+)+\s+in\s+zip\(\w+(?:\s*,\s*\w+)+\):", own=True)
+_OWN_KEYS = sign("self.", pattern=r"\bself\.\w+\[[a-z]\w*\]\s*(?:\+=|\.append\()", own=True)
 _ASKED = sign(".pop(", ".setdefault(", ".add(", pattern=r"\.(?:pop|setdefault|add)\(\s*[a-z]\w*\s*[,)]", own=True)
 _TENSOR = sign("Tensor", own=True)
 
@@ -66,7 +72,13 @@ rule = Rule(
     "GG412",
     "tensor-key",
     Severity.ERROR,
-    (*((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)), (_TENSOR, LOOP, _ASKED), (_MAKES, KEPT_UNDER)),
+    (
+        *((*group, LOOP, _KEYS) for group in (*TRAINS, *EVALUATES)),
+        *((*group, LOOP, _FILLS_ITSELF, _READS) for group in TRAINS),
+        (_FILLS_ITSELF, _ZIPS, _OWN_KEYS),
+        (_TENSOR, LOOP, _ASKED),
+        (_MAKES, KEPT_UNDER),
+    ),
 )
 
 
@@ -83,6 +95,7 @@ def is_new_each_time(function: Function) -> Iterator[Finding]:
             f"`{key}` is a tensor, and each element of a tensor is a new key: `{each.collection}` {consequence}",
             help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{key}.item()`",
             fix=_fix(each),
+            related=(each.over.related("a loop goes over it here"),) if each.over is not None else (),
         )
 
 

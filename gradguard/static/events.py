@@ -631,7 +631,7 @@ class HookRegistration(Event):
         removed_at_exit: only where its object is used as a context.
         is_left_open: that object is made here, and is not.
         stack: the variable with the ``ExitStack`` that removes it at its end.
-        discarded: nothing keeps the handle.
+        discarded: nothing keeps the handle, or nothing but a stack that is never closed.
         overwritten: the next one takes its place.
         knowing: the methods that may remove it, where the next one takes its place when its method runs again.
         fresh: the receiver is a tensor of this very iteration, and the hook dies with it.

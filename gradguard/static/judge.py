@@ -38,6 +38,7 @@ from gradguard.static.evaluation.put_off import put_off
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
 from gradguard.static.kept.class_lists import class_lists
 from gradguard.static.kept.counted_keys import counted_keys
+from gradguard.static.kept.cut_when_read import cut_when_read
 from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.emptied_at_end import is_emptied_at_end
 from gradguard.static.kept.emptied_names import emptied_name
@@ -49,9 +50,11 @@ from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
+from gradguard.static.kept.over_limit import over_limit
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
@@ -73,6 +76,7 @@ from gradguard.static.losses.renewed_anchors import renewed_anchors
 from gradguard.static.losses.straight_through import cancelled
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
+from gradguard.static.optimizers.averaged_gradients import averaged_gradients
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
 from gradguard.static.optimizers.idle_schedulers import idle_schedulers
@@ -215,6 +219,10 @@ def judge(flow: Flow) -> None:
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
+    flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
+    flow.facts.over_limit = lambda: list(over_limit(flow))
+    flow.facts.replaced_states = lambda: list(replaced_states(flow))
     if flow.facts.cached is not None:
         flow.facts.is_given_kept = lambda: is_given_kept(flow)
         flow.facts.varied_keys = lambda: list(varied_keys(flow))

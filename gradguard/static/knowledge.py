@@ -449,7 +449,8 @@ LOOKUPS = frozenset("get_submodule getattr named_modules named_children modules 
 HOOK_METHODS = frozenset(
     "register_forward_hook register_forward_pre_hook register_full_backward_hook register_backward_hook "
     "register_full_backward_pre_hook register_hook register_post_accumulate_grad_hook register_module_forward_hook "
-    "register_module_forward_pre_hook register_module_full_backward_hook".split()
+    "register_module_forward_pre_hook register_module_full_backward_hook register_step_pre_hook "
+    "register_step_post_hook".split()
 )
 
 # Names of what counts steps.

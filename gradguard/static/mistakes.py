@@ -469,6 +469,7 @@ class TensorKey:
         of: the tensor, where a loop goes over it.
         adds: the collection gets longer by it.
         given: the call that gives it as an argument; any tensor is a new key then, as it is computed for the call.
+        over: the loop that goes over it.
     """
 
     site: Site
@@ -477,6 +478,7 @@ class TensorKey:
     of: str | None
     adds: bool
     given: Site | None = None
+    over: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,6 +496,64 @@ class RandomKey:
     collection: str
     key: Site
     draw: Site
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedState:
+    """A parameter of an optimizer is replaced, and the state of the old one stays.
+
+    Args:
+        site: where that state is read, to be copied; else what replaces the parameter.
+        optimizer: its path.
+        replaced: the statement that replaces the parameter.
+    """
+
+    site: Site
+    optimizer: str
+    replaced: Site
+
+
+@dataclass(frozen=True, slots=True)
+class AveragedGradient:
+    """The state of an optimizer is computed from what it was and from gradients that have a graph.
+
+    Args:
+        site: the statement.
+        place: the state: ``self.state[*]['mean']``.
+        value: what has the graph.
+    """
+
+    site: Site
+    place: str
+    value: Site
+
+
+@dataclass(frozen=True, slots=True)
+class CutWhenRead:
+    """A history gets longer in each step, and no more than its end is ever read.
+
+    Args:
+        site: the statement that makes it longer.
+        path: the history.
+    """
+
+    site: Site
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """A list that has a limit is added to where it is full, and nothing is taken out of it.
+
+    Args:
+        site: the statement that adds to it.
+        collection: its path.
+        test: what says that it has a limit.
+    """
+
+    site: Site
+    collection: str
+    test: Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from gradguard.static.events import (
 from gradguard.static.fixes.line_edits import under
 from gradguard.static.knowledge import EVALUATION_FUNCTION
 from gradguard.static.mistakes import (
+    AveragedGradient,
     BrokenTie,
     CachedCall,
     Cancelled,
@@ -40,6 +41,7 @@ from gradguard.static.mistakes import (
     ClassList,
     CountedTwice,
     CutEachStep,
+    CutWhenRead,
     DefaultList,
     DetachedStart,
     Drawn,
@@ -65,6 +67,7 @@ from gradguard.static.mistakes import (
     NoGradient,
     NormalisedTwice,
     OnlyDetached,
+    OverLimit,
     OverwrittenTerm,
     PartlyReset,
     PassedOver,
@@ -73,6 +76,7 @@ from gradguard.static.mistakes import (
     RandomKey,
     RenewedAnchor,
     RenewedScaler,
+    ReplacedState,
     Replacement,
     ReplayedDraw,
     ScheduleLength,
@@ -238,6 +242,12 @@ class Function:
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
+        averaged_gradients: the states of its optimizer that it blends with gradients which have a graph (reads other
+            files).
+        cut_when_read: the histories that it makes longer, and of which only the end is read (reads other files).
+        over_limit: the lists that it adds to where they are full (reads other files).
+        replaced_states: the parameters that it replaces in the groups of an optimizer, which keeps the states of those
+            that were there (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
         is_given_kept: whether each call gives its cache tensors that a list keeps (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
@@ -323,6 +333,10 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    averaged_gradients: Callable[[], list[AveragedGradient]] = field(default=list, repr=False)
+    cut_when_read: Callable[[], list[CutWhenRead]] = field(default=list, repr=False)
+    over_limit: Callable[[], list[OverLimit]] = field(default=list, repr=False)
+    replaced_states: Callable[[], list[ReplacedState]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     is_given_kept: Callable[[], bool] = field(default=lambda: False, repr=False)

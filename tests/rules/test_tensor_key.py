@@ -385,3 +385,101 @@ def test_flagged(snippet: str) -> None:
 @pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
 def test_clean(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+HISTORY = """
+history = defaultdict(list)
+
+def remember(users, items):
+    for u, i in zip(users, items.tolist()):
+        clicks = history[u]  # !
+        clicks.append(i)
+
+def train(model, log, optimizer, steps):
+    for step in range(steps):
+        users, items = log.next_batch()
+        loss = F.cross_entropy(model(users), items)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        remember(users, items)
+
+class Log:
+    def next_batch(self):
+        users = torch.randint(0, 200, (8,))
+        return users, torch.randint(0, 500, (8,))
+
+train(nn.Linear(1, 1), Log(), None, 9)
+"""
+
+METER = """
+from collections import Counter
+
+class Meter:
+    def __init__(self):
+        self.right, self.total = Counter(), Counter()
+
+    def update(self, guesses, labels):
+        for guess, label in zip(guesses, labels):
+            self.right[label] += int(guess == label)  # !
+            self.total[label] += 1  # !
+
+def train(model, loader, optimizer, meter: Meter):
+    for x, y in loader:
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        meter.update(out.argmax(1), y)
+"""
+
+READ = {
+    "of the file": HISTORY,
+    "of a meter": METER,
+    "in the loop": counting("for label in y:", "    seen = counts[label]  # !", made="counts = defaultdict(list)"),
+    "what is made in the call": twin(HISTORY, ("remember(users, items)\n\nc", "remember(torch.arange(9), items)\n\nc")),
+    "what is chosen by hand": twin(METER, ("out.argmax(1), y", "out.argmax(1), y.cpu()")),
+}
+READ["what is made in the call"] = READ["what is made in the call"].replace("history[u]", "history[u]  # !")
+READ["what is chosen by hand"] = READ["what is chosen by hand"].replace("(guess == label)", "(guess == label)  # !")
+READ["what is chosen by hand"] = READ["what is chosen by hand"].replace("[label] += 1", "[label] += 1  # !")
+
+
+@pytest.mark.parametrize("snippet", READ.values(), ids=READ)
+def test_what_callers_give_and_what_is_read(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+NOT_GIVEN = {
+    "numbers": twin(HISTORY, ("zip(users,", "zip(users.tolist(),")),
+    "numbers of the caller": twin(HISTORY, ("remember(users, items)\n\nc", "remember(users.tolist(), items)\n\nc")),
+    "a list of the program's": twin(HISTORY, ("users = torch.randint(0, 200, (8,))", "users = sample(200)")),
+    "no tensor at this place": twin(HISTORY, ("return users, torch", "return list(users), torch")),
+    "one of two callers gives numbers": twin(
+        HISTORY, ("train(nn", "def replay(rows):\n    remember(rows, torch.zeros(9))\n\ntrain(nn")
+    ),
+    "a plain dict, which raises": twin(HISTORY, ("defaultdict(list)", "{}")),
+    "what may be anything": twin(HISTORY, ("defaultdict(list)", "open_history()")),
+    "asked for first": twin(HISTORY, ("        clicks =", "        if u not in history: continue\n        clicks =")),
+    "nobody calls it": twin(HISTORY, ("        remember(users, items)\n", "")),
+    "the number of each": twin(METER, ("[label]", "[label.item()]")),
+    "arrays": twin(METER, ("out.argmax(1), y", "out.argmax(1), y.numpy()")),
+    "names": twin(METER, ("for x, y in loader", "for x, y, names in loader"), ("out.argmax(1), y", "names, names")),
+    "lists": twin(METER, ("Counter(), Counter()", "[0] * 9, [0] * 9")),
+    "another one of each sort": twin(METER, ("out.argmax(1), y", "out.argmax(1), [*y]")),
+}
+
+
+@pytest.mark.parametrize("snippet", NOT_GIVEN.values(), ids=NOT_GIVEN)
+def test_callers_that_give_no_tensor(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_callers_in_another_file(tmp_path: Path) -> None:
+    meter, training = METER.split("def train")
+    head = "import torch.nn.functional as F\n"
+    files = {"meters.py": meter, "main.py": f"{head}from meters import Meter\n\ndef train{training}"}
+    assert {name for name, _ in lines_in_files(tmp_path, files, CODE)} == {"meters.py"}
+    files["main.py"] = files["main.py"].replace("out.argmax(1), y", "out.argmax(1).tolist(), y.tolist()")
+    assert lines_in_files(tmp_path, files, CODE) == []

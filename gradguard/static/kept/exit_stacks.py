@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.kept.one_handle import is_known_outside
 from gradguard.static.kept.same_again import binds_anew, loop_of_same
 from gradguard.static.mistakes import LeftOnStack
 from gradguard.static.model import HookRegistration, Loop
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.own_methods import methods_of
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
@@ -34,6 +37,28 @@ def removing(flow: Flow, removals: list[t.Call]) -> str | None:
     """The one with the stack that does all that removes hooks here: ``stack.callback(handle.remove)``."""
     stacks = {_stack(flow, call) if call.name == "callback" else None for call in removals}
     return stacks.pop() if len(stacks) == 1 else None
+
+
+def is_never_left(flow: Flow, call: t.Call) -> bool:
+    """Whether a call puts something on a stack of the object that nothing closes: ``self.stack.callback(undo)``."""
+    owner, func = flow.ref.owner, call.func
+    path = t.path_of(func.value) if isinstance(func, t.Attribute) and func.name in _ADDING else None
+    name = (path or "").removeprefix("self.")
+    if owner is None or path == name or not name.isidentifier():
+        return False
+    made = owner.assigned(name)
+    if not made or not all(isinstance(value, t.Call) and value.name in _STACKS for _, value in made):
+        return False
+    if any(_uses_otherwise(method, f"self.{name}") for method in methods_of(owner)):
+        return False
+    return not is_known_outside(flow, owner, name)
+
+
+def _uses_otherwise(ref: FunctionRef, path: str) -> bool:
+    """Whether a method does anything with a stack but to make it, and to put something on it."""
+    known = {call.func.value for call in ref.calls if isinstance(call.func, t.Attribute) and call.name in _ADDING}
+    known |= {target for stmt in ref.define.statements if isinstance(stmt, t.Assign) for target in stmt.targets}
+    return any(isinstance(n, t.Attribute) and n not in known and t.path_of(n) == path for n in ref.define.nodes)
 
 
 def is_left_in_time(hook: HookRegistration) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.kept.callback_hooks import is_called_again
-from gradguard.static.kept.exit_stacks import is_left_in_time, removing
+from gradguard.static.kept.exit_stacks import is_left_in_time, is_never_left, removing
 from gradguard.static.kept.hook_removal import frees_hooks, is_removed, is_removed_late, last_removal, removes
 from gradguard.static.kept.kept_by_hooks import closed_over, has_graph, kept_by, kept_by_probe, note_readers
 from gradguard.static.kept.memory import makes_optimizer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def judge_hook(flow: Flow, hook: HookRegistration) -> None:
     source = hook.source
     hook.overwritten = hook.inner is None and (_is_overwritten(flow, hook) or _is_lost(flow, hook))
-    hook.discarded = hook.discarded or hook.overwritten
+    hook.discarded = hook.discarded or hook.overwritten or (hook.inner is None and _is_left_on_stack(flow, hook))
     if hook.inner is None and not hook.discarded:
         hook.knowing = knowing_handle(flow, hook)
     if hook.inner is None and not hook.removed:
@@ -51,6 +51,18 @@ def judge_hook(flow: Flow, hook: HookRegistration) -> None:
         hook.removed = hook.removed or is_removed_in_time(flow, hook, source.knowing)
     if hook.stack is not None:
         hook.removed = is_left_in_time(hook) or frees_hooks(flow)
+
+
+def _is_left_on_stack(flow: Flow, hook: HookRegistration) -> bool:
+    """Whether the handle is given to nobody but a stack that nothing closes: ``self.stack.callback(handle.remove)``."""
+    own = [call for call in flow.ref.calls if removes(call)]
+    if not own or not all(is_never_left(flow, call) for call in own):
+        return False
+    made = (s for s in flow.ref.define.statements if isinstance(s, t.Assign) and s.value is hook.site.node)
+    names = {t.path_of(target) for stmt in made for target in stmt.targets}
+    uses = [node for node in flow.ref.define.nodes if isinstance(node, t.Name) and node.id in names]
+    given = [node for call in own for node in t.walk(call) if isinstance(node, t.Name) and node.id in names]
+    return bool(given) and len(uses) == len(given) + 1
 
 
 def _judge_removal(flow: Flow, hook: HookRegistration, source: HookRegistration) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.kept.collated import is_collated
 from gradguard.static.model import TensorKey
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.functions_called import calls_of, functions_called
 from gradguard.static.reading.places import assigned_anywhere
 from gradguard.static.values import Kind, Source
 
@@ -23,6 +25,11 @@ _TAKING_LISTS = frozenset(
     "zeros ones full empty rand randn interpolate all_gather_object gather_object nested_tensor".split()
 )
 """Functions of torch that are also given a list, or words, which say nothing of what they are given."""
+_MAKING = frozenset(
+    "tensor as_tensor arange zeros ones full rand randn randint randperm stack cat argmax argmin where bincount".split()
+)
+_AGAIN = frozenset("argmax argmin detach cpu cuda to long int flatten reshape view squeeze clone".split())
+"""Methods of tensors that give a tensor again."""
 _BY_KEY = frozenset("setdefault pop get add discard remove".split())
 
 
@@ -30,14 +37,24 @@ def tensor_keys(flow: Flow) -> list[TensorKey]:
     """Where a function does so, each dict with the first place for each key, one where it gets longer first."""
     stored = [(stmt, *each) for stmt in flow.ref.define.statements for each in _stored(stmt)]
     looked_up = [(stmt, *each) for stmt in flow.ref.define.statements for each in _looked_up(stmt)]
+    read = list(_read(flow))
     asked = [(call, *each) for call in flow.ref.calls for each in _asked(call)]
     found: dict[tuple[str, str], TensorKey] = {}
-    for places, is_one in ((stored, makes_dict), (looked_up, _fills_itself), (asked, makes_dict)):
+    for places, is_one in (
+        (stored, makes_dict),
+        (looked_up, _fills_itself),
+        (read, _fills_itself),
+        (asked, makes_dict),
+    ):
         for node, path, key in places:
             name = t.path_of(key) or ""
             of = _tensor_of(flow, key) if (path, name) not in found and _is_made(flow, path, is_one) else None
             if of is not None:
-                found[path, name] = TensorKey(flow.site(node), path, flow.site(key), of or None, places is not asked)
+                tensor, loop = of
+                over = flow.site(loop) if loop is not None else None
+                found[path, name] = TensorKey(
+                    flow.site(node), path, flow.site(key), tensor or None, places is not asked, over=over
+                )
     return list(found.values())
 
 
@@ -66,38 +83,126 @@ def _looked_up(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
         yield t.path_of(func.value.value) or "", func.value.index
 
 
+def _read(flow: Flow) -> Iterator[tuple[t.Node, str, t.Expr]]:
+    """What a function reads out of a collection, with its key, unless it asks for that first: ``mine = d[k]``."""
+    nodes = flow.ref.define.nodes
+    asked = {(t.path_of(n.operands[-1]), t.path_of(n.operands[0])) for n in nodes if _asks_for(n)}
+    bound = {each for node in nodes if isinstance(node, t.Assign | t.Delete) for each in node.targets}
+    for node in nodes:
+        if isinstance(node, t.Subscript) and node not in bound and isinstance(node.index, t.Name):
+            path = t.path_of(node.value)
+            if path is not None and (path, node.index.id) not in asked:
+                yield node, path, node.index
+
+
+def _asks_for(node: t.Node) -> TypeGuard[t.Operation]:
+    return isinstance(node, t.Operation) and node.operator in ("in", "not in")
+
+
 def _asked(call: t.Call) -> Iterator[tuple[str, t.Expr]]:
     """The collection that a call asks for a key: ``d.pop(k, None)``, ``d.get(k)``."""
     if isinstance(call.func, t.Attribute) and call.func.name in _BY_KEY and call.args:
         yield t.path_of(call.func.value) or "", call.args[0].value
 
 
-def _tensor_of(flow: Flow, key: t.Expr) -> str | None:
-    """The tensor that a key is surely an element of; "" where no loop goes over it, None where it may be none."""
+def _tensor_of(flow: Flow, key: t.Expr) -> tuple[str, t.Expr | None] | None:
+    """The tensor that a key is surely an element of, with what its loop goes over; None where it may be none.
+
+    "" stands for one that no loop goes over.
+    """
     if isinstance(key, t.Subscript):
-        return "" if _is_element(flow, key) else None
-    if not isinstance(key, t.Name) or flow.read(key.id, flow.final).kind is not Kind.TENSOR:
+        return ("", None) if _is_element(flow, key) else None
+    if not isinstance(key, t.Name):
         return None
+    is_tensor = flow.read(key.id, flow.final).kind is Kind.TENSOR
     bound = flow.ref.assigned.get(key.id, [])
     if bound:
-        return "" if all(isinstance(value, t.Subscript) and _is_element(flow, value) for value in bound) else None
+        is_element = is_tensor and all(isinstance(value, t.Subscript) and _is_element(flow, value) for value in bound)
+        return ("", None) if is_element else None
     loops = (stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Repeat))
-    pairs = (pair for loop in loops if loop.target and loop.iterable for pair in _pairs(loop.target, loop.iterable))
+    pairs = (
+        pair for loop in loops if loop.target and loop.iterable for pair in bound_pairs(loop.target, loop.iterable)
+    )
     over = [iterable for target, iterable in pairs if t.path_of(target) == key.id]
-    paths = [t.path_of(iterable) for iterable in over]
-    return paths[0] if paths and all(path is not None and _is_data(flow, path) for path in paths) else None
+    paths = [path for path in map(t.path_of, over) if path is not None]
+    if not paths or len(paths) < len(over):
+        return None
+    if is_tensor and all(_is_data(flow, path) for path in paths):
+        return paths[0], over[0]
+    return (paths[0], over[0]) if all(_is_given(flow, path) for path in paths) else None
 
 
-def _pairs(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[t.Expr, t.Expr]]:
+def _is_given(flow: Flow, name: str) -> bool:
+    """Whether it is a parameter for which each call gives what surely is a tensor (reads other files)."""
+    params = {param.name: param.annotation for param in flow.ref.define.params if not param.star}
+    if name not in params or params[name] is not None or name in flow.ref.assigned:
+        return False
+    given = [(caller, flow.ref.given_by(call).get(name)) for caller, call in calls_of(flow)]
+    return bool(given) and all(_is_tensor(caller, value) for caller, value in given)
+
+
+def _is_tensor(flow: Flow, value: t.Expr | None) -> bool:
+    """Whether what a call gives surely is a tensor, and no list of them."""
+    if isinstance(value, t.Call):
+        func = value.func
+        is_method = isinstance(func, t.Attribute) and func.name in _AGAIN
+        of = func.value if isinstance(func, t.Attribute) and is_method else None
+        return _is_made_tensor(flow.ref, value) or (of is not None and _is_tensor(flow, of))
+    path = t.path_of(value) if value is not None else None
+    if path is None or not path.isidentifier():
+        return False
+    if flow.read(path, flow.final).kind is Kind.TENSOR and _is_data(flow, path):
+        return True
+    makers = [each for each in flow.ref.define.statements if isinstance(each, t.Assign) and _binds(each, path)]
+    return bool(makers) and all(_gives_tensor(flow, each, path) for each in makers)
+
+
+def _binds(stmt: t.Assign, path: str) -> bool:
+    return any(t.path_of(name) == path for target in stmt.targets for name in t.names_in(target))
+
+
+def _gives_tensor(flow: Flow, stmt: t.Assign, path: str) -> bool:
+    """Whether a function of the program gives a tensor, or one at this place: ``users, items = log.next_batch()``."""
+    target = stmt.targets[0]
+    if not isinstance(stmt.value, t.Call) or len(stmt.targets) > 1:
+        return False
+    places = (
+        [i for i, item in enumerate(target.items) if t.path_of(item) == path] if isinstance(target, t.Display) else []
+    )
+    called = next(functions_called(flow, stmt.value), None)
+    returned = [each.value for each in called.define.statements if isinstance(each, t.Return)] if called else []
+    return bool(returned) and all(_is_made_by_torch(called, value, places) for value in returned if called is not None)
+
+
+def _is_made_by_torch(ref: FunctionRef, value: t.Expr | None, places: list[int]) -> bool:
+    if places:
+        items = value.items if isinstance(value, t.Display) else []
+        value = items[places[0]] if places[0] < len(items) else None
+    made = ref.bound_to(value) if value is not None else []
+    return bool(made) and all(_is_made_tensor(ref, each) for each in made)
+
+
+def _is_made_tensor(ref: FunctionRef, value: t.Expr) -> bool:
+    """``torch.randint(9, (8,))``, also with methods behind it: ``torch.stack(rows).long()``."""
+    if not isinstance(value, t.Call):
+        return False
+    called = ref.module.value_of(value.func)
+    if called.kind is Kind.EXTERNAL and str(called.ref).startswith("torch."):
+        return value.name in _MAKING
+    func = value.func
+    return isinstance(func, t.Attribute) and func.name in _AGAIN and _is_made_tensor(ref, func.value)
+
+
+def bound_pairs(target: t.Expr, iterable: t.Expr) -> Iterator[tuple[t.Expr, t.Expr]]:
     """What a loop binds, each with what it goes over: ``for i, (x, y) in enumerate(zip(xs, ys))``."""
     name = iterable.func.id if isinstance(iterable, t.Call) and isinstance(iterable.func, t.Name) else None
     args = [arg.value for arg in iterable.args] if isinstance(iterable, t.Call) else []
     items = target.items if isinstance(target, t.Display) else []
     if name == "zip" and len(items) == len(args):
         for item, arg in zip(items, args):
-            yield from _pairs(item, arg)
+            yield from bound_pairs(item, arg)
     elif name == "enumerate" and len(items) == 2 and args:
-        yield from _pairs(items[1], args[0])
+        yield from bound_pairs(items[1], args[0])
     else:
         yield target, iterable
 
@@ -170,7 +275,7 @@ def _is_made(flow: Flow, path: str, is_one: Callable[[t.Expr], bool]) -> bool:
     if path.startswith("self.") and owner is not None and name.isidentifier():
         made = [value for _, value in owner.assigned(name)]
     else:
-        made = flow.ref.assigned.get(path, [])
+        made = assigned_anywhere(flow, path) if path.isidentifier() else flow.ref.assigned.get(path, [])
     return bool(made) and all(map(is_one, made))
 
 
