@@ -56,6 +56,7 @@ from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wholes import note_wholes
 from gradguard.static.kept.wrapped_again import wrapped_again
+from gradguard.static.losses.cancelled_ratios import cancelled_ratios
 from gradguard.static.losses.cut_each_step import cut_each_step
 from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
@@ -190,6 +191,7 @@ def judge(flow: Flow) -> None:
     flow.facts.uneven_cuts = lambda: list(uneven_cuts(flow))
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
+    flow.facts.cancelled_ratios = lambda: list(cancelled_ratios(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.exchanged = lambda: list(exchanged(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))

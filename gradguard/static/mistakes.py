@@ -412,6 +412,23 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelledRatio:
+    """A ratio of a probability to itself: it is one, and its gradient is zero.
+
+    Args:
+        site: what the old one is bound to: the new one, with its graph.
+        ratio: what divides the two.
+        new: the path of the new one.
+        old: that of the old one.
+    """
+
+    site: Site
+    ratio: Site
+    new: str
+    old: str
+
+
+@dataclass(frozen=True, slots=True)
 class CountedTwice:
     """A loss is backpropagated by itself and again within a sum, and one step has both gradients.
 

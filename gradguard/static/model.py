@@ -35,6 +35,7 @@ from gradguard.static.mistakes import (
     BrokenTie,
     CachedCall,
     Cancelled,
+    CancelledRatio,
     ChangedBetween,
     ChangedInPlace,
     ClassList,
@@ -207,6 +208,7 @@ class Function:
         counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
             other files).
         exchanged: the straight-through estimators whose value is not rounded: ``q + (z - q).detach()``.
+        cancelled_ratios: the ratios of a probability to itself.
         cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
         cut_each_step: the states that each step of a sequence detaches, before a loss over all of it (reads other
             files).
@@ -306,6 +308,7 @@ class Function:
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
+    cancelled_ratios: Callable[[], list[CancelledRatio]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
     exchanged: Callable[[], list[Exchanged]] = field(default=list, repr=False)
     cut_each_step: Callable[[], list[CutEachStep]] = field(default=list, repr=False)
