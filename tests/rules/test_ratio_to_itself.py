@@ -105,7 +105,7 @@ def test_an_old_one_that_is_the_new_one_is_flagged(snippet: str) -> None:
         twin(DIVIDED, ("ratio = prob / self.old_prob\n", "ratio = prob / stored\n")),
         twin(DIVIDED, ("self.old_prob = prob\n", "self.old_prob = prob.item()\n")),
         twin(BRANCHES, ("old_logp = new_logp", "old_logp = new_logp.detach()")),
-        twin(BRANCHES, ("        return", "        with torch.no_grad():\n            old_logp = model(0)\n        return")),
+        twin(BRANCHES, ("        return", "        old_logp = old_logp.detach()\n        return")),
         twin(UNDER_NO_GRAD, ("prev_logp = logp\n", "prev_logp = model(batch.states).log_prob(batch.actions)\n")),
         """
             def learn(policy, optimizer, batch):
