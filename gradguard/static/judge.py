@@ -94,6 +94,7 @@ from gradguard.static.optimizers.stale_schedulers import stale_schedulers
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
 from gradguard.static.optimizers.trained_teachers import trained_teachers
+from gradguard.static.optimizers.unapplied_rates import unapplied_rates
 from gradguard.static.optimizers.unfrozen_later import unfrozen_later
 from gradguard.static.optimizers.unreached import unreached
 from gradguard.static.optimizers.unregistered import kept_in_collections, unregistered
@@ -157,6 +158,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.unapplied_rates = lambda: list(unapplied_rates(flow))
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))

@@ -100,6 +100,23 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class UnappliedRate:
+    """A rate is changed in a variable, and no optimizer is told.
+
+    Args:
+        site: the statement that changes it.
+        rate: the variable.
+        optimizer: the path of the optimizer, which goes on with the rate that it was made with.
+        made: where it is made.
+    """
+
+    site: Site
+    rate: str
+    optimizer: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
