@@ -66,7 +66,9 @@ def _says_end(test: t.Expr, counts: frozenset[str]) -> bool:
 
 
 def _ends(stmt: t.Stmt) -> bool:
-    """``done = True``, ``sys.exit()``."""
+    """``done = True``, ``sys.exit()``, ``break``."""
+    if isinstance(stmt, t.Return | t.Raise) or (isinstance(stmt, t.Leave) and stmt.kind == "break"):
+        return True
     if isinstance(stmt, t.Assign):
         return isinstance(stmt.value, t.Constant) and isinstance(stmt.value.value, bool)
     return isinstance(stmt, t.Evaluate) and isinstance(stmt.value, t.Call) and stmt.value.name in _EXITS
