@@ -204,11 +204,13 @@ class Drawn:
         site: the call that draws.
         run: the call of the network.
         is_zero: it has a graph, whose gradient is zero: ``torch.normal``.
+        is_one_hot: it is the one of some classes.
     """
 
     site: Site
     run: Site
     is_zero: bool
+    is_one_hot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
