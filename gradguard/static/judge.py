@@ -17,6 +17,7 @@ from gradguard.static.backward.changed_in_place import changed_in_place
 from gradguard.static.backward.counted_twice import counted_twice
 from gradguard.static.backward.discarded import discarded, dropped_gradients
 from gradguard.static.backward.evaluated_again import evaluated_again
+from gradguard.static.backward.frozen_inputs import frozen_inputs
 from gradguard.static.backward.idle_gradients import idle_gradients
 from gradguard.static.backward.missing_gradients import missing_gradients, without_gradient
 from gradguard.static.backward.partly_reset import partly_reset
@@ -158,6 +159,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))
     flow.facts.unapplied_rates = lambda: list(unapplied_rates(flow))
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))

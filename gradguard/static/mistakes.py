@@ -117,6 +117,19 @@ class UnappliedRate:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenInput:
+    """A reentrant checkpoint is given what wants no gradient: it cuts the graph of all that it runs.
+
+    Args:
+        site: the call.
+        layers: the parts of the module that have made what it is given; all of them are frozen.
+    """
+
+    site: Site
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
