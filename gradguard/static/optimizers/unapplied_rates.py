@@ -139,7 +139,7 @@ def _is_set(flow: Flow, optimizer: str) -> bool:
         owner = t.path_of(node.func.value) if isinstance(node.func, t.Attribute) else None
         words = f"{owner or ''}.{node.name}"
         is_given = any(t.path_of(arg.value) == optimizer for arg in node.args)
-        is_known |= is_given
+        is_known |= is_given and _PLATEAU.search(words) is None
         if is_given and _SETS_RATE.search(words) is not None and _PLATEAU.search(words) is None:
             return True
         if owner == optimizer and _SETS_RATE.search(node.name) is not None:
