@@ -2021,3 +2021,95 @@ def test_a_setup_that_gives_the_optimizer_of_the_old_parameters_is_flagged(snipp
 )
 def test_a_setup_whose_optimizer_may_get_them_is_not(edits: tuple[tuple[str, str], ...]) -> None:
     assert_clean(twin(SETUP, *edits), CODE)
+
+
+HEADS = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 4)
+            self.heads = nn.ModuleList([nn.Linear(4, 2)])
+
+        def add_head(self, classes):
+            self.heads.append(nn.Linear(4, classes))
+
+        def forward(self, x):
+            return self.heads[-1](self.body(x))
+
+    class Learner:
+        def __init__(self):
+            self.net = Net()
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        def new_task(self, classes):
+            self.net.add_head(classes)  # !
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+
+    def run(tasks):
+        learner = Learner()
+        for task in tasks:
+            learner.new_task(task.classes)
+            learner.fit(task.loader)
+"""
+ADDS = "self.net.add_head(classes)"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        HEADS,
+        HEADS.replace(ADDS, "self.net.heads.append(nn.Linear(4, classes))"),
+        HEADS.replace(ADDS, "self.net.add_module(f'head_{classes}', nn.Linear(4, classes))"),
+        """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(4, 4)
+                    self.blocks = nn.ModuleList()
+
+                def grow(self):
+                    self.blocks.append(nn.Linear(4, 4))
+
+            def main(loader):
+                net = Net()
+                optimizer = torch.optim.Adam(net.parameters())
+                net.grow()  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(net.blocks[-1](net.body(x)), y).backward()
+                    optimizer.step()
+        """,
+    ],
+)
+def test_a_head_that_is_added_after_the_optimizer_was_made_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (ADDS, ADDS + "; self.optimizer = torch.optim.Adam(self.net.parameters())"),
+        (ADDS, ADDS + "; self.optimizer.add_param_group({'params': self.net.heads[-1].parameters()})"),
+        (ADDS, "self.log(classes)"),
+        ("self.heads.append(nn.Linear(4, classes))", "self.sizes.append(classes)"),
+        ("self.heads.append(nn.Linear(4, classes))", "self.heads.append(nn.ReLU())"),
+        ("self.heads.append(nn.Linear(4, classes))", "self.hooks.append(lambda x: x)"),
+        ("            self.optimizer = torch.optim.Adam(self.net.parameters())", "            self.optimizer = None"),
+        ("            learner.fit(task.loader)", "            learner.test(task.loader)"),
+        (
+            "for x, y in loader:",
+            "self.optimizer = torch.optim.Adam(self.net.parameters())\n            for x, y in loader:",
+        ),
+        (
+            "        learner = Learner()\n",
+            "        learner = Learner()\n        learner.optimizer = optimizer_of(learner)\n",
+        ),
+    ],
+)
+def test_a_head_that_the_optimizer_gets_is_not(edit: tuple[str, str]) -> None:
+    assert_clean(twin(HEADS, edit), CODE)

@@ -24,10 +24,11 @@ _PARTS = frozenset("get_submodule _modules".split())
 
 
 def replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
-    """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
+    """The statement of a method that makes anew, or adds, each time, a part of what an optimizer was given."""
     always = (s for s in method.define.body if isinstance(s, t.Assign) and replaces(method, s, given))
     in_each = (s for s in method.define.statements if splits(method, s, given) or adapts(method, s, given))
-    found = (Site(method.chunk, stmt) for stmt in (*always, *in_each))
+    added = (s for s in method.define.body if adds(method, s, given))
+    found = (Site(method.chunk, stmt) for stmt in (*always, *in_each, *added))
     return min(found, key=lambda site: site.line, default=None)
 
 
