@@ -200,7 +200,8 @@ def test_a_method_that_runs_a_cell_once() -> None:
     "edits",
     [
         [("state.detach())", "state)")],
-        [("        loss = 0.0\n", "        state, loss = state.detach(), 0.0\n"), ("token, state.detach())", "token, state)")],
+        [("        loss = 0.0\n", "        state, loss = state.detach(), 0.0\n"),
+         ("token, state.detach())", "token, state)")],
         # chunks of a sequence, of which each is backpropagated through
         [("nn.GRUCell(hidden, hidden)", "nn.GRU(hidden, hidden)")],
         [("model.step(token", "model.step(tokens")],
