@@ -37,7 +37,11 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
 from gradguard.static.model import Function
 
-_CUTS = sign(".detach()", own=True)
+_CUTS = sign(
+    ".detach()", "repackage", "detach", "runcat",
+    pattern=r"\.detach\(\)|\b\w*(?:repackage|detach|[tT]runcat)\w*\(",
+    own=True,
+)  # fmt: skip
 _CELLS = sign("LSTM", "GRU", "RNN", pattern=r"\bnn\.(?:LSTM|GRU|RNN)(?:Cell)?\(|\b(?:LSTM|GRU|RNN)(?:Cell)?\(")
 
 rule = Rule("GG232", "cut-each-step", Severity.WARNING, ((_CELLS, _CUTS),))

@@ -18,11 +18,15 @@ return self.decode(z), mu, logvar                   # trains the encoder by the 
 z = Normal(mu, (0.5 * logvar).exp()).rsample()      # or mu + std * torch.randn_like(std)
 ```
 
+What is drawn of a `OneHotCategorical` needs an estimator for that, as a discrete latent space has: the straight-through
+one, `sample + probs - probs.detach()`, which `OneHotCategoricalStraightThrough` has in its `rsample()`.
+
 **Not flagged.** The score function: a sample whose `log_prob` is multiplied by a return or an advantage (REINFORCE,
-PPO), as that is its gradient; distributions without `rsample` (`Categorical`, `Bernoulli`); what is drawn under
-`no_grad`, or of constants; a draw beside `rsample()`, for an evaluation; a critic that is trained with samples of a
-policy that is not, as by conservative Q-learning; an environment that is given the sample. Where a caller does the
-backward, a log-probability must be a term of its loss: alone, the caller may multiply it.
+PPO), as that is its gradient; other distributions without `rsample` (`Categorical`, `Bernoulli`); a one-hot sample
+where something is detached beside it, by which an estimator is made; what is drawn under `no_grad`, or of constants; a
+draw beside `rsample()`, for an evaluation; a critic that is trained with samples of a policy that is not, as by
+conservative Q-learning; an environment that is given the sample. Where a caller does the backward, a log-probability
+must be a term of its loss: alone, the caller may multiply it.
 
 **References.** <https://docs.pytorch.org/docs/stable/distributions.html#pathwise-derivative>; Kingma and Welling,
 "Auto-Encoding Variational Bayes" (2013); Haarnoja et al., "Soft Actor-Critic" (2018).
@@ -45,6 +49,14 @@ _LOGS = sign("log", pattern=r"\blog_?p(?:i|rob\w*)?\b|\blog_?p\w*\s*[,=]", own=T
 rule = Rule("GG230", "drawn-without-gradient", Severity.ERROR, ((_DISTRIBUTION, _DRAWS), (TRAINING, _LOGS, ACTS)))
 
 
+_INSTEAD = {
+    (True, False): "compute it of the mean and of noise: `mean + std * torch.randn_like(std)`",
+    (False, True): "add an estimator, `sample + probs - probs.detach()`, as `OneHotCategoricalStraightThrough` does in "
+    "`rsample()`",
+    (False, False): "draw with `rsample()`",
+}
+
+
 @rule.in_source
 def trains_nothing_through(function: Function) -> Iterator[Finding]:
     for each in function.drawn():
@@ -52,8 +64,6 @@ def trains_nothing_through(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             each.site,
             f"what is drawn here {how}: no gradient of the loss goes through it to the distribution",
-            help="compute it of the mean and of noise: `mean + std * torch.randn_like(std)`"
-            if each.is_zero
-            else "draw with `rsample()`",
+            help=_INSTEAD[each.is_zero, each.is_one_hot],
             related=(each.run.related("this is trained with it, and gives nothing back"),),
         )

@@ -62,6 +62,7 @@ def piles_up(function: Function) -> Iterator[Finding]:
             hook.source.site,
             f"`{hook.receiver_code}` gets one more hook {_when(function, hook)}",
             help="register it once before the loop, or keep the handle and call `handle.remove()`",
+            related=(hook.site.related("each iteration registers it by this call"),) if hook.inner is not None else (),
             fix=hoisted(hook.site, hook.repeats) if hook.inner is None and hook.repeats is not None else None,
             confidence=Confidence.LOW if hook.callee_decides and not _is_sure(hook) else Confidence.HIGH,
         )

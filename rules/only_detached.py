@@ -12,6 +12,16 @@ gate = torch.tanh(torch.from_numpy(np.take_along_axis(score.detach().numpy(), or
 return x[order] * gate
 ```
 
+So it is with a codebook, where each term of the loss has the detached code: the encoder is brought to the codes, and no
+code ever moves.
+
+```python
+index = torch.cdist(z, self.codebook.weight).argmin(1)
+q = self.codebook(index)
+loss = F.mse_loss(q.detach(), z)                        # needs `F.mse_loss(q, z.detach())` besides
+q = z + (q - z).detach()
+```
+
 **Instead**, take the values from the tensor:
 
 ```python
@@ -44,7 +54,14 @@ _DETACHED = sign(
     across=True,
 )  # fmt: skip
 
-rule = Rule("GG243", "only-detached", Severity.ERROR, ((FORWARD, _PARAMETER, _DETACHED),))
+# A codebook, in which the nearest code is looked for.
+_CODES = sign("Embedding(", "Parameter(", pattern=r"\bself\.\w+\s*(?::[^=\n]*)?=\s*(?:\w+\.)*(?:Parameter|Embedding)\(")
+_NEAREST = sign("argmin", "min(", "argmax", "topk(", own=True)
+_CUT = sign(".detach()", ".data", own=True)
+
+rule = Rule(
+    "GG243", "only-detached", Severity.ERROR, ((FORWARD, _PARAMETER, _DETACHED), (FORWARD, _CODES, _NEAREST, _CUT))
+)
 
 
 @rule.in_source

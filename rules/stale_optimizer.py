@@ -19,6 +19,10 @@ parameters. And with a derived class that replaces a part, `super().__init__(); 
 where the constructor of its base has made the optimizer, or in a method that this constructor calls then, or somebody
 before the training.
 
+So it is with a training loop that goes back to its best checkpoint by another object, `net = Net.load(best)`: from
+there on the old one is moved, and the new one evaluated; with a method that adds a head for each task; and with a
+setup that puts adapters into the model and returns it beside the optimizer that it made before.
+
 Nor does it learn of parameters that want gradients later, where it was given only those that did before:
 
 ```python

@@ -117,6 +117,7 @@ class Flow(FlowNotes):
         self.aliases: dict[str, str] = {}
         self.locals, self.declared = ref.names
         self.final: State = State({})
+        self.unended: State | None = None  # after an iteration of a loop that only ends with the program
         self.calls: list[tuple[t.Define, Mode]] = []
         self.evaluating_at_yield = _NO_NAMES
         self.modes_at_yield: list[Mode] = []
@@ -170,7 +171,7 @@ class Flow(FlowNotes):
             final = merge(final, exit_state)
         for exit_state in self.early_exits:
             final = merge(final, exit_state, "first")
-        self.final = final or State({})
+        self.final = final or self.unended or State({})
         filled_later.settle(self, self.final, None)
         self.exits, self.early_exits = [], []  # a state holds a value for every path
         outcomes = self.yielded or constant_terms.without_noughts(self) or [NOTHING]

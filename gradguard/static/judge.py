@@ -17,6 +17,7 @@ from gradguard.static.backward.changed_in_place import changed_in_place
 from gradguard.static.backward.counted_twice import counted_twice
 from gradguard.static.backward.discarded import discarded, dropped_gradients
 from gradguard.static.backward.evaluated_again import evaluated_again
+from gradguard.static.backward.frozen_inputs import frozen_inputs
 from gradguard.static.backward.idle_gradients import idle_gradients
 from gradguard.static.backward.missing_gradients import missing_gradients, without_gradient
 from gradguard.static.backward.partly_reset import partly_reset
@@ -60,6 +61,7 @@ from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wholes import note_wholes
 from gradguard.static.kept.wrapped_again import wrapped_again
+from gradguard.static.losses.cancelled_ratios import cancelled_ratios
 from gradguard.static.losses.cut_each_step import cut_each_step
 from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
@@ -100,6 +102,7 @@ from gradguard.static.optimizers.stale_schedulers import stale_schedulers
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
 from gradguard.static.optimizers.trained_teachers import trained_teachers
+from gradguard.static.optimizers.unapplied_rates import unapplied_rates
 from gradguard.static.optimizers.unfrozen_later import unfrozen_later
 from gradguard.static.optimizers.unreached import unreached
 from gradguard.static.optimizers.unregistered import kept_in_collections, unregistered
@@ -165,6 +168,8 @@ def judge(flow: Flow) -> None:
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))
     flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
+    flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))
+    flow.facts.unapplied_rates = lambda: list(unapplied_rates(flow))
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
@@ -199,6 +204,7 @@ def judge(flow: Flow) -> None:
     flow.facts.uneven_cuts = lambda: list(uneven_cuts(flow))
     flow.facts.drawn = lambda: list(drawn(flow))
     flow.facts.estimated_early = lambda: list(estimated_early(flow))
+    flow.facts.cancelled_ratios = lambda: list(cancelled_ratios(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.exchanged = lambda: list(exchanged(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))

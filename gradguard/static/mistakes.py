@@ -128,6 +128,36 @@ class SchedulerFirst:
 
 
 @dataclass(frozen=True, slots=True)
+class UnappliedRate:
+    """A rate is changed in a variable, and no optimizer is told.
+
+    Args:
+        site: the statement that changes it.
+        rate: the variable.
+        optimizer: the path of the optimizer, which goes on with the rate that it was made with.
+        made: where it is made.
+    """
+
+    site: Site
+    rate: str
+    optimizer: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenInput:
+    """A reentrant checkpoint is given what wants no gradient: it cuts the graph of all that it runs.
+
+    Args:
+        site: the call.
+        layers: the parts of the module that have made what it is given; all of them are frozen.
+    """
+
+    site: Site
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
@@ -215,11 +245,13 @@ class Drawn:
         site: the call that draws.
         run: the call of the network.
         is_zero: it has a graph, whose gradient is zero: ``torch.normal``.
+        is_one_hot: it is the one of some classes.
     """
 
     site: Site
     run: Site
     is_zero: bool
+    is_one_hot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +469,23 @@ class Cancelled:
     gone: Site
     difference: Site | None
     is_reversed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledRatio:
+    """A ratio of a probability to itself: it is one, and its gradient is zero.
+
+    Args:
+        site: what the old one is bound to: the new one, with its graph.
+        ratio: what divides the two.
+        new: the path of the new one.
+        old: that of the old one.
+    """
+
+    site: Site
+    ratio: Site
+    new: str
+    old: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from gradguard.static.mistakes import (
     BrokenTie,
     CachedCall,
     Cancelled,
+    CancelledRatio,
     ChangedBetween,
     ChangedInPlace,
     ClassList,
@@ -48,6 +49,7 @@ from gradguard.static.mistakes import (
     EstimatedEarly,
     EvaluatedAgain,
     Exchanged,
+    FrozenInput,
     FrozenInTraining,
     IdleGradients,
     IdleScheduler,
@@ -89,6 +91,7 @@ from gradguard.static.mistakes import (
     TiedByData,
     TrainedAverage,
     TrainedTeacher,
+    UnappliedRate,
     UnevenCut,
     Unguarded,
     Unreached,
@@ -217,6 +220,9 @@ class Function:
         counted_twice: the losses that are backpropagated by themselves and again within a sum, for one step (reads
             other files).
         exchanged: the straight-through estimators whose value is not rounded: ``q + (z - q).detach()``.
+        frozen_inputs: the checkpoints that cut the graph, as they are given what wants no gradient.
+        unapplied_rates: the changes of a learning rate that no optimizer is told.
+        cancelled_ratios: the ratios of a probability to itself.
         cancelled: the sums in which a tensor cancels out that is to have their gradient: ``x + (x.round() - x)``.
         cut_each_step: the states that each step of a sequence detaches, before a loss over all of it (reads other
             files).
@@ -324,6 +330,9 @@ class Function:
     set_on_modules: Callable[[], list[Site]] = field(default=list, repr=False)
     spent_iterators: Callable[[], list[SpentIterator]] = field(default=list, repr=False)
     counted_twice: Callable[[], list[CountedTwice]] = field(default=list, repr=False)
+    frozen_inputs: Callable[[], list[FrozenInput]] = field(default=list, repr=False)
+    unapplied_rates: Callable[[], list[UnappliedRate]] = field(default=list, repr=False)
+    cancelled_ratios: Callable[[], list[CancelledRatio]] = field(default=list, repr=False)
     cancelled: Callable[[], list[Cancelled]] = field(default=list, repr=False)
     exchanged: Callable[[], list[Exchanged]] = field(default=list, repr=False)
     cut_each_step: Callable[[], list[CutEachStep]] = field(default=list, repr=False)

@@ -120,3 +120,96 @@ def test_truncated_backpropagation() -> None:
         """,
         CODE,
     )
+
+
+HELPER = """
+    def repackage_hidden(h):
+        if isinstance(h, torch.Tensor):
+            return h.detach()
+        return tuple(repackage_hidden(v) for v in h)
+
+""" + MODEL.replace("state.detach()", "repackage_hidden(state)")
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        HELPER,
+        HELPER.replace(
+            "state = self.cell(x[:, t], repackage_hidden(state))  # !",
+            "state = repackage_hidden(state)  # !\n                state = self.cell(x[:, t], state)",
+        ),
+    ],
+)
+def test_a_helper_that_detaches_the_state(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("return h.detach()", "return h.clone()"),
+        ("repackage_hidden(state)", "state"),
+        ("repackage_hidden(state)", "self.gate(state)"),
+        ("repackage_hidden(state)", "repackage(state)"),
+        (
+            "outputs = []",
+            "state, outputs = repackage_hidden(state), []; state = self.cell(x[:, 0], state); return state",
+        ),
+    ],
+)
+def test_look_alikes_of_such_a_helper(edit: tuple[str, str]) -> None:
+    assert_clean(twin(HELPER, edit), CODE)
+
+
+STEPS = """
+    class CharModel(nn.Module):
+        def __init__(self, chars, hidden):
+            super().__init__()
+            self.embed = nn.Embedding(chars, hidden)
+            self.cell = nn.GRUCell(hidden, hidden)
+            self.head = nn.Linear(hidden, chars)
+
+        def step(self, token, state):
+            state = self.cell(self.embed(token), state)
+            return self.head(state), state
+
+    def train_chunk(model, optimizer, state, tokens, targets):
+        loss = 0.0
+        for token, target in zip(tokens, targets):
+            logits, state = model.step(token, state.detach())  # !
+            loss = loss + F.cross_entropy(logits, target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def main(batches):
+        model = CharModel(64, 32)
+        optimizer = torch.optim.Adam(model.parameters())
+        state = torch.zeros(8, 32)
+        for tokens, targets in batches:
+            train_chunk(model, optimizer, state, tokens, targets)
+"""
+
+
+def test_a_method_that_runs_a_cell_once() -> None:
+    assert_flagged(STEPS, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("state.detach())", "state)")],
+        [("        loss = 0.0\n", "        state, loss = state.detach(), 0.0\n"),
+         ("token, state.detach())", "token, state)")],
+        # chunks of a sequence, of which each is backpropagated through
+        [("nn.GRUCell(hidden, hidden)", "nn.GRU(hidden, hidden)")],
+        [("model.step(token", "model.step(tokens")],
+        [("loss = loss + F.cross_entropy(logits, target)", "loss = F.cross_entropy(logits, target); loss.backward()"),
+         ("        loss.backward()\n", "")],
+        [("logits, state = model", "logits, _ = model")],
+        [("def train_chunk", "@torch.no_grad()\n    def evaluate")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_such_a_method(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(STEPS, *edits), CODE)

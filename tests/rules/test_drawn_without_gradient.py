@@ -630,3 +630,55 @@ def test_a_loss_that_a_caller_backpropagates(edits: list[tuple[str, str]]) -> No
 )
 def test_look_alikes_of_a_loss_of_callers(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(LOSSES, *edits), CODE)
+
+
+ONE_HOT = """
+    from torch.distributions import Categorical, OneHotCategorical, OneHotCategoricalStraightThrough, kl_divergence
+
+    class Codes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(8, 16), nn.Linear(16, 8)
+
+        def forward(self, x, prior):
+            logits = self.encoder(x)
+            posterior = OneHotCategorical(logits=logits)
+            z = posterior.sample()  # !
+            return self.decoder(z), kl_divergence(posterior, prior).mean()
+
+    def train(model, optimizer, loader, prior):
+        for x in loader:
+            recon, kl = model(x, prior)
+            loss = F.mse_loss(recon, x) + kl
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_a_one_hot_code_without_an_estimator() -> None:
+    assert_flagged(ONE_HOT, CODE)
+    inline = ("z = posterior.sample()  # !", "z = OneHotCategorical(logits=logits).sample().flatten(1)  # !")
+    assert_flagged(ONE_HOT.replace(*inline), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("z = posterior.sample()", "z = posterior.sample() + posterior.probs - posterior.probs.detach()"),
+        ("z = posterior.sample()", "z = posterior.sample(); p = posterior.probs; z = z + p - p.detach()"),
+        ("self.decoder(z)", "self.decoder(z + logits.softmax(-1) - logits.softmax(-1).detach())"),
+        ("OneHotCategorical(logits=logits)", "OneHotCategoricalStraightThrough(logits=logits)"),
+        ("posterior.sample()", "OneHotCategoricalStraightThrough(logits=logits).rsample()"),
+        ("posterior.sample()", "posterior.probs"),
+        ("OneHotCategorical(logits=logits)", "Categorical(logits=logits)"),
+        ("self.decoder(z)", "self.decoder(logits)"),
+        ("self.decoder(z), kl_divergence(posterior, prior).mean()", "self.decoder(z), posterior.log_prob(z)"),
+        ("self.decoder(z), kl_divergence(posterior, prior).mean()", "self.decoder(z), 0.0"),
+        ("logits = self.encoder(x)", "logits = torch.zeros(len(x), 16)"),
+        ("        def forward", "        @torch.no_grad()\n        def forward"),
+        ("posterior.sample()", "F.gumbel_softmax(logits, hard=True)"),
+    ],
+)
+def test_a_one_hot_code_that_has_a_gradient_or_needs_none(edit: tuple[str, str]) -> None:
+    assert_clean(twin(ONE_HOT, edit), CODE)

@@ -994,3 +994,23 @@ def test_one_method_registers_and_removes_them() -> None:
     assert_clean(PRUNES, "GG401")
     begins = "def begin(self):\n            self.register()\n\n        def prune"
     assert_clean(PRUNES.replace("self.register()", "self.begin()").replace("def prune", begins), "GG401")
+
+
+def test_a_helper_is_told_with_the_call_that_repeats_it() -> None:
+    snippet = """
+        def damp(emb, weights):
+            return emb.weight.register_hook(lambda g: g * weights)
+
+        def train(model, optimizer, batches):
+            for x, y, weights in batches:
+                damp(model.emb, weights)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    """
+    (finding,) = findings(snippet, CODE)
+    (call,) = finding.related
+    assert call.line == finding.span.line + 4
+    direct = twin(snippet, ("damp(model.emb, weights)", "model.emb.weight.register_hook(lambda g: g * weights)"))
+    (finding,) = findings(direct, CODE)
+    assert finding.related == ()

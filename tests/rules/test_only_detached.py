@@ -193,3 +193,106 @@ def test_what_another_file_uses_is_not_flagged(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == []
     files["train.py"] = "from pool import TopKPool\npool = TopKPool(8, 2)\n"
     assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["pool.py"]
+
+
+QUANTIZER = """
+    class Quantizer(nn.Module):
+        def __init__(self, size, dim):
+            super().__init__()
+            self.codebook = nn.Embedding(size, dim)
+            self.codebook.weight.data.uniform_(-1 / size, 1 / size)
+
+        def forward(self, z):
+            flat = z.view(-1, z.shape[-1])
+            d = (flat ** 2).sum(1, keepdim=True) + (self.codebook.weight ** 2).sum(1)
+            d = d - 2 * flat @ self.codebook.weight.t()
+            index = d.argmin(1)
+            q = self.codebook(index).view(z.shape)
+            loss = F.mse_loss(q.detach(), z)  # !
+            q = z + (q - z).detach()
+            return q, loss, index
+"""
+BACK = "            return q"
+UNIFORM = "self.codebook.weight.data.uniform_(-1 / size, 1 / size)"
+OF_PARAMETER = """
+    class Quantizer(nn.Module):
+        def __init__(self, size, dim):
+            super().__init__()
+            self.codebook = nn.Parameter(torch.randn(size, dim))
+
+        def forward(self, z):
+            distance = torch.cdist(z, self.codebook)
+            _, index = torch.min(distance, 1)
+            hot = F.one_hot(index, self.codebook.shape[0]).float()
+            code = hot @ self.codebook
+            commit = self.measure(z, code.detach())  # !
+            out = z + (code - z).detach()
+            return out, commit
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        QUANTIZER,
+        OF_PARAMETER,
+        QUANTIZER.replace("F.mse_loss(q.detach(), z)", "(z - q.detach()).pow(2).mean()"),
+        QUANTIZER.replace("index = d.argmin(1)", "index = torch.argmin(d, dim=1)"),
+        QUANTIZER.replace("index = d.argmin(1)", "_, index = d.min(1)"),
+        QUANTIZER.replace("F.mse_loss(q.detach(), z)", "F.mse_loss(z, q.detach()) + F.mse_loss(q.detach(), z)"),
+    ],
+)
+def test_a_codebook_that_no_term_moves_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(QUANTIZER, ("F.mse_loss(q.detach(), z)", "F.mse_loss(q.detach(), z) + F.mse_loss(q, z.detach())")),
+        twin(QUANTIZER, ("F.mse_loss(q.detach(), z)", "F.mse_loss(q, z)")),
+        # moved by hand
+        twin(QUANTIZER, (BACK, "            self.codebook.weight.data.copy_(self.mean)\n" + BACK)),
+        twin(QUANTIZER, (BACK, "            self.codebook.weight = nn.Parameter(self.mean)\n" + BACK)),
+        twin(QUANTIZER, ("        def forward", "        def update(self, x):\n"
+                         "            self.codebook.weight.lerp_(x, 0.1)\n\n        def forward")),
+        twin(QUANTIZER, ("q = z + (q - z).detach()", "q = q")),
+        twin(QUANTIZER, ("q = z + (q - z).detach()", "q = z + (q - z)")),
+        twin(QUANTIZER, ("self.codebook", "self.ema_codebook")),
+        twin(QUANTIZER, ("self.codebook", "self.codes_ema")),
+        twin(QUANTIZER, ("return q, loss, index", "return q, loss + 0.1 * d.min(1)[0].mean(), index")),
+        twin(QUANTIZER, ("return q, loss, index", "return q, loss, d")),
+        twin(QUANTIZER, (UNIFORM, "self.codebook.weight.requires_grad = False")),
+        twin(QUANTIZER, (UNIFORM, "self.codebook.requires_grad_(False)")),
+        twin(QUANTIZER, ("        def forward", "        @torch.no_grad()\n        def forward")),
+        twin(OF_PARAMETER, ("torch.randn(size, dim)", "torch.randn(size, dim), requires_grad=False")),
+        twin(OF_PARAMETER, ("code.detach())", "code)")),
+        twin(OF_PARAMETER, ("out = z + (code - z).detach()", "out = code")),
+        twin(OF_PARAMETER, ("hot @ self.codebook", "hot @ self.codebook.detach()")),
+        twin(OF_PARAMETER, ("hot @ self.codebook", "hot @ self.codebook.data")),
+        # a table that is frozen on purpose: nothing is looked for in it
+        """
+            class Tagger(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.embedding = nn.Embedding(100, 8)
+                    self.head = nn.Linear(8, 4)
+
+                def forward(self, x):
+                    e = self.embedding(x)
+                    logits = self.head(e.detach())
+                    return logits, logits.argmax(1)
+        """,
+        QUANTIZER.replace("  # !", "") + """
+    class EMAQuantizer(Quantizer):
+        def step(self, x):
+            self.update_codes(x)
+""",
+        QUANTIZER.replace("  # !", "") + """
+    def train(quantizer, x):
+        quantizer.codebook.weight.data += x
+""",
+    ],
+)  # fmt: skip
+def test_a_codebook_that_is_moved_or_frozen_is_not(snippet: str) -> None:
+    assert_clean(snippet, CODE)

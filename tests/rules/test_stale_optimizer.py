@@ -1845,3 +1845,271 @@ def test_a_later_method_and_nothing_stale(edit: tuple[str, str]) -> None:
     )
     more = rebuild if "rebuild" in edit[1] else ""
     assert_clean(twin(IN_A_METHOD, edit).replace("\n        def fit", more + "\n        def fit"), CODE)
+
+
+LOADS = """
+    class Net(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.body = nn.Linear(size, 2)
+
+        def forward(self, x):
+            return self.body(x)
+
+        @staticmethod
+        def load(path):
+            saved = torch.load(path)
+            net = Net(saved["size"])
+            net.load_state_dict(saved["state"])
+            return net
+
+        @classmethod
+        def restore(cls, path):
+            saved = torch.load(path)
+            net = cls(saved["size"])
+            net.load_state_dict(saved["state"])
+            return net
+
+    def train(args, loader, dev):
+        net = Net(8)
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+        patience, best = 0, None
+        while True:
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+            score = evaluate(net, dev)
+            if best is None or score > best:
+                best, patience = score, 0
+                torch.save(net, args.path)
+            else:
+                patience += 1
+                if patience == args.patience:
+                    if args.trials > 5:
+                        exit(0)
+                    net = Net.load(args.path)  # !
+                    patience = 0
+"""
+LOADED = "net = Net.load(args.path)"
+
+
+def loads(then: str, **edits: str) -> str:
+    snippet = LOADS.replace(LOADED, then)
+    for old, new in edits.items():
+        snippet = snippet.replace(old, new)
+    return snippet
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        LOADS,
+        loads("net = Net.restore(args.path)"),
+        loads("net = torch.load(args.path)"),
+        loads("net = Net(8)"),
+        loads("net = torch.load(args.path).to(args.device)"),
+        LOADS.replace("while True:", "for epoch in range(100):"),
+        LOADS.replace("if patience == args.patience:", "if epoch % 10 == 9:"),
+        # of a class whose file is not there
+        "\n    from nets import Net\n" + LOADS[LOADS.index("\n    def train") :],
+        "\n    from nets import Net\n"
+        + loads("net = Net.from_pretrained(args.path)")[LOADS.index("\n    def train") :],
+    ],
+)
+def test_a_model_that_is_loaded_in_the_loop_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "net.load_state_dict(torch.load(args.path))",
+        "best_net = Net.load(args.path)",
+        "net = Net.load(args.path); optimizer = torch.optim.Adam(net.parameters())",
+        "net = Net.load(args.path); optimizer.param_groups[0]['params'] = list(net.parameters())",
+        "net = Net.load(args.path); optimizer.add_param_group({'params': net.parameters()})",
+        "net = Net.load(args.path); break",
+        "net = Net.load(args.path); return net",
+        "net = Net.load(args.path); sys.exit()",
+        "net = load_into(net, args.path)",
+        "state = torch.load(args.path); net.load_state_dict(state)",
+        "kept = net; net = Net.load(args.path); evaluate(net, dev); net = kept",
+        "net = unwrap(net)",
+    ],
+)
+def test_a_loop_that_goes_on_with_what_the_optimizer_has_is_not(then: str) -> None:
+    assert_clean(loads(then).replace("  # !", ""), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (("if patience == args.patience:", "if epoch == args.epochs - 1:"),),
+        (("if patience == args.patience:", "if is_last:"),),
+        (("if patience == args.patience:", "if args.final_test:"),),
+        (("patience = 0\n", "done = True\n"), ("while True", "while not done")),
+        # each of the models has an optimizer of its own
+        (
+            ("        while True:\n", "        for seed in range(5):\n            net, optimizer = make(seed)\n"),
+            (LOADED, "net = Net(8)"),
+        ),
+        ((LOADED, "other = Net.load(args.path)"),),
+        (("while True:\n", "while True:\n            net = args.net\n"),),
+    ],
+)
+def test_a_model_that_is_loaded_at_the_end_is_not(edits: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(LOADS, *edits), CODE)
+
+
+SETUP = """
+    class LoRALinear(nn.Module):
+        def __init__(self, base, r=4):
+            super().__init__()
+            self.base = base
+            self.lora_A = nn.Parameter(torch.randn(r, base.in_features))
+            self.lora_B = nn.Parameter(torch.zeros(base.out_features, r))
+
+        def forward(self, x):
+            return self.base(x) + x @ self.lora_A.t() @ self.lora_B.t()
+
+    def inject(model, targets):
+        for name, module in list(model.named_modules()):
+            for key, child in list(module.named_children()):
+                if isinstance(child, nn.Linear) and key in targets:
+                    setattr(module, key, LoRALinear(child))
+
+    def setup(args):
+        model = Encoder()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+        inject(model, args.targets)  # !
+        return model, optimizer
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        SETUP,
+        SETUP.replace("inject(model, args.targets)", "names = inject(model, args.targets)"),
+        SETUP.replace("inject(model, args.targets)", "model.head = nn.Linear(8, 2)"),
+        SETUP.replace("return model, optimizer", "return optimizer, model, args"),
+    ],
+)
+def test_a_setup_that_gives_the_optimizer_of_the_old_parameters_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (("return model, optimizer", "return model"),),
+        (("return model, optimizer", "optimizer.add_param_group(new(model)); return model, optimizer"),),
+        (("return model, optimizer", "optimizer = renew(model); return model, optimizer"),),
+        (("inject(model, args.targets)", "if args.eval_only: inject(model, args.targets)"),),
+        (("inject(model, args.targets)", "show(model)"),),
+        (("inject(model, args.targets)", "model.head = nn.Linear(8, 2); model.head.requires_grad_(False)"),),
+        (("inject(model, args.targets)", "model.head = nn.Linear(8, 2); head = list(model.head.parameters())"),),
+        (
+            (
+                "    def setup",
+                "    def extend(optimizer, p):\n        optimizer.add_param_group({'params': p})\n\n    def setup",
+            ),
+        ),
+        (("setattr(module, key, LoRALinear(child))", "setattr(module, key, nn.Identity())"),),
+    ],
+)
+def test_a_setup_whose_optimizer_may_get_them_is_not(edits: tuple[tuple[str, str], ...]) -> None:
+    assert_clean(twin(SETUP, *edits), CODE)
+
+
+HEADS = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 4)
+            self.heads = nn.ModuleList([nn.Linear(4, 2)])
+
+        def add_head(self, classes):
+            self.heads.append(nn.Linear(4, classes))
+
+        def forward(self, x):
+            return self.heads[-1](self.body(x))
+
+    class Learner:
+        def __init__(self):
+            self.net = Net()
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        def new_task(self, classes):
+            self.net.add_head(classes)  # !
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+
+    def run(tasks):
+        learner = Learner()
+        for task in tasks:
+            learner.new_task(task.classes)
+            learner.fit(task.loader)
+"""
+ADDS = "self.net.add_head(classes)"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        HEADS,
+        HEADS.replace(ADDS, "self.net.heads.append(nn.Linear(4, classes))"),
+        HEADS.replace(ADDS, "self.net.add_module(f'head_{classes}', nn.Linear(4, classes))"),
+        """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.body = nn.Linear(4, 4)
+                    self.blocks = nn.ModuleList()
+
+                def grow(self):
+                    self.blocks.append(nn.Linear(4, 4))
+
+            def main(loader):
+                net = Net()
+                optimizer = torch.optim.Adam(net.parameters())
+                net.grow()  # !
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.mse_loss(net.blocks[-1](net.body(x)), y).backward()
+                    optimizer.step()
+        """,
+    ],
+)
+def test_a_head_that_is_added_after_the_optimizer_was_made_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (ADDS, ADDS + "; self.optimizer = torch.optim.Adam(self.net.parameters())"),
+        (ADDS, ADDS + "; self.optimizer.add_param_group({'params': self.net.heads[-1].parameters()})"),
+        (ADDS, "self.log(classes)"),
+        ("self.heads.append(nn.Linear(4, classes))", "self.sizes.append(classes)"),
+        ("self.heads.append(nn.Linear(4, classes))", "self.heads.append(nn.ReLU())"),
+        ("self.heads.append(nn.Linear(4, classes))", "self.hooks.append(lambda x: x)"),
+        ("            self.optimizer = torch.optim.Adam(self.net.parameters())", "            self.optimizer = None"),
+        ("            learner.fit(task.loader)", "            learner.test(task.loader)"),
+        (
+            "for x, y in loader:",
+            "self.optimizer = torch.optim.Adam(self.net.parameters())\n            for x, y in loader:",
+        ),
+        (
+            "        learner = Learner()\n",
+            "        learner = Learner()\n        learner.optimizer = optimizer_of(learner)\n",
+        ),
+    ],
+)
+def test_a_head_that_the_optimizer_gets_is_not(edit: tuple[str, str]) -> None:
+    assert_clean(twin(HEADS, edit), CODE)

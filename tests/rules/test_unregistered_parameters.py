@@ -449,6 +449,51 @@ def test_a_tensor_that_is_no_parameter(made: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "made",
+    [
+        "self.scale = (0.02 * torch.randn(n)).requires_grad_()  # !",
+        "self.scale = torch.empty(n).uniform_(-1, 1).requires_grad_()  # !",
+        "self.scale = (torch.rand(n) * 2 - 1).requires_grad_()  # !",
+        """self.scale = torch.zeros(n)  # !
+            self.scale.requires_grad = True""",
+        """self.scale = torch.randn(n) / n  # !
+            self.scale.requires_grad_()""",
+        """scale = torch.randn(n) * 0.02
+            scale.requires_grad_()
+            self.scale = scale  # !""",
+        """scale = torch.randn(n, requires_grad=True)
+            self.scale = scale  # !""",
+    ],
+)
+def test_a_tensor_that_is_made_of_numbers_and_asked_for_a_gradient(made: str) -> None:
+    assert_flagged(field(made), CODE)
+    assert_flagged(field(made, after="print(field.scale.norm())"), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        field("self.scale = nn.Parameter((0.02 * torch.randn(n)).requires_grad_())"),
+        field("self.scale = (0.02 * torch.randn(n)).requires_grad_(False)"),
+        field("self.scale = torch.zeros(n); self.scale.requires_grad = False"),
+        field("self.scale = nn.Parameter(torch.zeros(n)); self.scale.requires_grad = True"),
+        field("self.scale = nn.Linear(n, n).weight; self.scale.requires_grad_()"),
+        field("self.scale = (0.02 * torch.randn(n)).requires_grad_()", "optimizer = torch.optim.Adam([field.scale])"),
+        field("self.scale = (0.02 * torch.randn(n)).requires_grad_()", after="field.scale.grad.zero_()"),
+        field("self.scale = (0.02 * torch.randn(n)).requires_grad_()", after="step(field.scale)"),
+        field("scale = torch.randn(n).requires_grad_(); self.scale = scale; self.p = nn.Parameter(scale)"),
+        field("scale = torch.randn(n).requires_grad_(); self.scale = scale; self.learnt = [scale]; keep(scale)"),
+        field("scale = torch.randn(n); self.scale = scale"),
+        field("scale = torch.randn(n).requires_grad_(); scale = scale * 2; self.scale = scale"),
+        field("self.scale = torch.randn(n).requires_grad_(); self.slope = lambda y: torch.autograd.grad(y, self.x)"),
+        field("self.scale = (0.02 * torch.randn(n)).requires_grad_()").replace("nn.Module", "object"),
+    ],
+)
+def test_numbers_that_are_trained_or_want_no_gradient(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+@pytest.mark.parametrize(
     "snippet",
     [
         field("self.scale = nn.Parameter(torch.ones(n))"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,18 @@ from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at, goes_through, may_be_stepped
 from gradguard.static.mistakes import CutEachStep
 from gradguard.static.model import Forward, Loop, Mode
+from gradguard.static.program.classes import Class
+from gradguard.static.program.functions_called import functions_called
+from gradguard.static.program.own_methods import methods_of
+from gradguard.static.source import Site
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+
+_CELL = re.compile(r"\b(?:LSTM|GRU|RNN)Cell\(")
+_SEQUENCE = re.compile(r"\b(?:LSTM|GRU|RNN)\(")
+# What a function is called that takes the past from a state.
+_CUTS = re.compile(r"repackage|detach|truncat", re.I)
 
 
 def cut_each_step(flow: Flow) -> Iterator[CutEachStep]:
@@ -35,16 +45,32 @@ def _carries(flow: Flow, loop: Loop, body: list[t.Stmt], stmt: t.Stmt) -> tuple[
     if not isinstance(stmt, t.Assign) or not isinstance(call, t.Call) or len(call.args) < 2:
         return None
     run = next((each for each in loop.forwards if each.site.node is call and each.mode is not Mode.OFF), None)
-    if run is None or call not in flow.recurrent or not _takes_element(loop, call.args[0].value):
+    if (
+        run is None
+        or not (call in flow.recurrent or _steps_cell(flow, call))
+        or not _takes_element(loop, call.args[0].value)
+    ):
         return None
     bound = {t.path_of(name) for target in stmt.targets for name in t.names_in(target)}
     for given in t.names_in(call.args[1].value):
-        state = t.detached(given)
-        cut = given if state is not None else _cut_in(body, t.path_of(given))
+        state = _detached(flow, given)
+        cut = given if state is not None else _cut_in(flow, body, t.path_of(given))
         path = t.path_of(state if state is not None else given)
         if path is not None and path in bound and cut is not None:
             return run, path, cut
     return None
+
+
+def _steps_cell(flow: Flow, call: t.Call) -> bool:
+    """Whether a method of a module runs its cells once: ``model.step(token, state)``."""
+    owners = [ref.owner for ref in functions_called(flow, call) if ref.owner is not None and ref.owner.is_module]
+    codes = [constructor for owner in owners for constructor in _constructors(owner)]
+    return bool(codes) and all(_CELL.search(code) and not _SEQUENCE.search(code) for code in codes)
+
+
+def _constructors(owner: Class) -> Iterator[str]:
+    methods = (method for method in methods_of(owner) if method.define.name == "__init__")
+    yield from (Site(method.chunk, method.define).code for method in methods)
 
 
 def _takes_element(loop: Loop, given: t.Expr) -> bool:
@@ -54,11 +80,20 @@ def _takes_element(loop: Loop, given: t.Expr) -> bool:
     )
 
 
-def _cut_in(body: list[t.Stmt], path: str | None) -> t.Node | None:
+def _detached(flow: Flow, expr: t.Expr) -> t.Expr | None:
+    """``h`` of ``h.detach()``, and of ``repackage_hidden(h)``, where that is what such a function does."""
+    direct = t.detached(expr)
+    if direct is not None or not isinstance(expr, t.Call) or len(expr.args) != 1 or not _CUTS.search(expr.name):
+        return direct
+    codes = [Site(ref.chunk, ref.define).code for ref in functions_called(flow, expr)]
+    return expr.args[0].value if codes and all(".detach()" in code for code in codes) else None
+
+
+def _cut_in(flow: Flow, body: list[t.Stmt], path: str | None) -> t.Node | None:
     """The statement of each iteration that detaches what is at a path: ``h = h.detach()``."""
     for stmt in body:
         for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
-            cut = t.detached(value)
+            cut = _detached(flow, value)
             if path is not None and t.path_of(target) == path and cut is not None and t.path_of(cut) == path:
                 return stmt
     return None

@@ -41,7 +41,7 @@ def drawn(flow: Flow) -> Iterator[Drawn]:
         runs = (run for run in flow.facts.forwards if run.mode is not Mode.OFF and _is_given(flow, run, draw, names))
         given = next((run.site for run in runs if _is_trained(flow, run, draw)), None) or _decoded(flow, draw, names)
         if given is not None and not _is_scored(flow, draw, names):
-            yield Drawn(draw.site, given, draw.is_zero)
+            yield Drawn(draw.site, given, draw.is_zero, draw.is_one_hot)
 
 
 def _is_given(flow: Flow, run: Forward, draw: Draw, names: frozenset[str]) -> bool:

@@ -22,6 +22,7 @@ _REPARAMETRIZED = frozenset(
     "Laplace Beta Dirichlet Gamma Uniform StudentT Gumbel Cauchy HalfCauchy Exponential Kumaraswamy Weibull Pareto "
     "Chi2 FisherSnedecor LogisticNormal RelaxedBernoulli RelaxedOneHotCategorical".split()
 )
+_ONE_HOT = "OneHotCategorical"
 _NAMES = frozenset(("sample", "sample_n", "normal"))
 _DRAWS = (".sample(", ".sample_n(", "torch.normal(")
 
@@ -34,12 +35,14 @@ class Draw(NamedTuple):
         site: where it is drawn.
         of: what the distribution is computed of, as the function of the call has it.
         place: which element of the result it is; None where it is the whole.
+        is_one_hot: it is the one of some classes, which only an estimator has a gradient for.
     """
 
     node: t.Call
     site: Site
     of: tuple[t.Expr, ...]
     place: int | None = None
+    is_one_hot: bool = False
 
     @property
     def is_zero(self) -> bool:
@@ -53,6 +56,8 @@ def draws(flow: Flow) -> Iterator[Draw]:
     hidden: set[t.Node] | None = None
     for node in flow.ref.calls if _may_draw(flow) else ():
         found = [*_drawn_here(flow, node), *_drawn_by_callees(flow, node)]
+        if _estimates(flow):
+            found = [draw for draw in found if not draw.is_one_hot]
         if found and hidden is None:
             hidden = set(cut(flow.ref.define))
         if hidden is None or node not in hidden:
@@ -78,6 +83,16 @@ def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
         made = [each.expr for each in origins(flow, func.value)]
         if made and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made):
             yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)))
+        elif made and all(isinstance(each, t.Call) and each.name == _ONE_HOT for each in made) and not _estimates(flow):
+            yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)), is_one_hot=True)
+
+
+def _estimates(flow: Flow) -> bool:
+    """Whether a function may make a straight-through estimator of a draw: ``sample + probs - probs.detach()``."""
+    nodes = flow.ref.define.nodes
+    return any(t.detached(node) is not None for node in nodes if isinstance(node, t.Call)) or any(
+        isinstance(node, t.Attribute) and (node.name == "data" or "stop" in node.name) for node in nodes
+    )
 
 
 def _is_for_evaluation(flow: Flow) -> bool:

@@ -25,6 +25,7 @@ _FIXED = re.compile(
     r"teacher|ema(?:$|_)|running|moving|threshold|temperature|stat",
     re.I,
 )
+_MOVED = re.compile(r"fixed|frozen|random|rnd|hash|queue|bank|target|teacher|ema(?:$|_)|running|moving", re.I)
 _NUMBERS = frozenset("item tolist".split())
 _OF_SHAPE = frozenset("shape dtype device size dim ndim numel".split())
 _CHOOSES = frozenset("argsort argmax argmin topk sort argpartition nonzero where multinomial histc unique".split())
@@ -45,12 +46,17 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
     hidden = _hidden(define)
     names = {node.name for node in define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == "self"}
     for name in sorted(names):
-        made = _made(owner, name) if _FIXED.search(name) is None else None
+        is_fixed = _FIXED.search(name) is not None
+        made = _made(owner, name)
         if made is None or not _is_of_forward_alone(owner, name, define):
             continue
-        cuts = _cuts(flow, f"self.{name}", hidden)
+        is_codebook = is_fixed or _is_table(made)
+        if is_codebook and (_MOVED.search(name) is not None or not _is_searched(flow, f"self.{name}", made)):
+            continue
+        cuts = _cuts(flow, f"self.{name}", hidden | _chosen(define) if is_codebook else hidden)
         if cuts and not _is_known(flow, owner, name) and not flow.facts.called_without_grad():
-            yield OnlyDetached(flow.site(cuts[-1]), name, made)
+            named = [cut for cut in cuts if isinstance(_inner(cut), t.Name)]  # not the difference of an estimator
+            yield OnlyDetached(flow.site((named or cuts)[-1]), name, made)
 
 
 def _made(cls: Class, name: str) -> Site | None:
@@ -60,11 +66,44 @@ def _made(cls: Class, name: str) -> Site | None:
         constructor = each.methods.get("__init__")
         values = constructor.assigned.get(f"self.{name}", []) if constructor is not None else []
         value = values[0] if len(values) == 1 and len(set(bound)) == 1 else None
-        if constructor is not None and isinstance(value, t.Call) and value.name == "Parameter":
+        if constructor is not None and isinstance(value, t.Call) and value.name in ("Parameter", "Embedding"):
             ref = str(constructor.module.value_of(value.func).ref)
             wants = value.argument("requires_grad", 1)
-            return Site(each.chunk, value) if ref.startswith("torch.nn.") and wants is None else None
+            is_wanted = wants is None or value.name == "Embedding"
+            return Site(each.chunk, value) if ref.startswith("torch.nn.") and is_wanted else None
     return None
+
+
+def _is_table(made: Site) -> bool:
+    return isinstance(made.node, t.Call) and made.node.name == "Embedding"
+
+
+def _is_searched(flow: Flow, path: str, made: Site) -> bool:
+    """Whether the nearest code is looked for: ``(z - self.codebook).norm(dim=1).argmin()``."""
+    define, names, before = flow.ref.define, {f"{path}.weight" if _is_table(made) else path}, 0
+    while len(names) != before:
+        before = len(names)
+        computed = (s for s in define.statements if isinstance(s, t.Assign) and _has_one_of(s.value, names))
+        names |= {each for stmt in computed for target in stmt.targets if (each := t.path_of(target)) is not None}
+    return any(_is_one_of(node, names) for node in _chosen(define))
+
+
+def _has_one_of(value: t.Expr, names: set[str]) -> bool:
+    return any(_is_one_of(node, names) for node in t.walk(value))
+
+
+def _is_one_of(node: t.Node, names: set[str]) -> bool:
+    return isinstance(node, t.Name | t.Attribute) and t.path_of(node) in names
+
+
+def _chosen(define: t.Define) -> set[t.Node]:
+    """What only indices are taken of: ``d`` of ``d.argmin(1)``, and of ``_, index = d.min(1)``."""
+    nodes = [node for node in define.nodes if _chooses(node)]
+    for stmt in define.statements:
+        target = stmt.targets[0] if isinstance(stmt, t.Assign) else None
+        if isinstance(stmt, t.Assign) and isinstance(target, t.Display) and t.path_of(target.items[0]) == "_":
+            nodes.append(stmt.value)
+    return {part for node in nodes for part in t.walk(node)}
 
 
 def _is_of_forward_alone(cls: Class, name: str, forward: t.Define) -> bool:
@@ -122,10 +161,11 @@ def _follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: 
     targets = {id(n) for s in define.statements if isinstance(s, t.Assign) for e in s.targets for n in t.names_in(e)}
     read = [node for node in uses if id(node) not in targets]
     is_parameter = path.startswith("self.")
-    if not read or (is_parameter and any(node in hidden for node in read)):
+    if not read or (is_parameter and not set(cut(define)).isdisjoint(read)):
         return False  # that it is detached itself is a choice
+    ends = [] if is_parameter else _bound_anew(define, path, hidden)
     for use in read:
-        if use in hidden:
+        if use in hidden or any(_comes_after(define, use, stmt) for stmt in ends):
             continue
         stmt = next((each for each in define.statements if _is_computed_in(each, use)), None)
         name = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
@@ -138,6 +178,17 @@ def _follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: 
     return True
 
 
+def _bound_anew(define: t.Define, path: str, hidden: set[t.Node]) -> list[t.Stmt]:
+    """The statements that give a variable another value, of its number alone: ``q = z + (q - z).detach()``."""
+    bound = [s for s in define.body if isinstance(s, t.Assign) and [t.path_of(each) for each in s.targets] == [path]]
+    return [stmt for stmt in bound[1:] if all(n in hidden for n in t.walk(stmt.value) if _is_one_of(n, {path}))]
+
+
+def _comes_after(define: t.Define, use: t.Node, stmt: t.Stmt) -> bool:
+    place = define.body.index(stmt)
+    return t.is_in(use, define.body[place + 1 :])
+
+
 def _is_computed_in(stmt: t.Stmt, use: t.Node) -> bool:
     return isinstance(stmt, t.Assign) and any(node is use for node in t.walk(stmt.value))
 
@@ -146,7 +197,7 @@ def _is_known(flow: Flow, cls: Class, name: str) -> bool:
     """Whether something else may give it a gradient, or is not to train it."""
     survey = flow.project.survey
     known = re.compile(
-        rf"(?<!\bself)\.{re.escape(name)}\b|['\"]{re.escape(name)}['\"]|\b{re.escape(name)}\.requires_grad"
+        rf"(?<!\bself)\.{re.escape(name)}\b|['\"]{re.escape(name)}['\"]|\b{re.escape(name)}(?:\.weight)?\.(?:requires_grad|parameters\b)"
     )
     if survey.is_base(cls.name, cls.module) or survey.mentions(known, cls.module, name):
         return True

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.optimizers.trained_apart import is_handed_on
 from gradguard.static.optimizers.unregistered import is_known_outside, is_of_torch
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.order import comes_before
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _BY_OTHER_WAYS = re.compile(
     r"\b(?:setattr|register_parameter|__setattr__|__dict__|_parameters)\b|\bdef\s+\w*parameters\b"
 )
+# What only looks at the numbers of a tensor.
+_READING = r"(?!\.(?:norm|shape|size|detach|mean|std|cpu|item|tolist|min|max|abs|numel)\b)"
 _MOVED = ("grad", "data")
 
 
@@ -42,22 +46,71 @@ def never_trained(flow: Flow, made: dict[str, Site]) -> list[tuple[str, Site]]:
     if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
         return []
     nodes = [node for method in methods_of(owner) for node in method.define.nodes]
+    if any(isinstance(node, t.Call) and node.name == "grad" for node in nodes):
+        return []  # what is differentiated by, as the points of an equation are, wants a gradient for that
     alone = [name for name in made if is_used(owner, name) and not any(takes(node, f"self.{name}") for node in nodes)]
-    return [(f"self.{name}", made[name]) for name in alone if not is_known_outside(flow, owner, name)]
+    return [(f"self.{name}", made[name]) for name in alone if not is_known_outside(flow, owner, name, _READING)]
 
 
 def _leaf_of(ref: FunctionRef, stmt: t.Stmt) -> str | None:
     """The attribute that a statement binds to a new tensor which wants a gradient."""
-    if not isinstance(stmt, t.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.value, t.Call):
+    if not isinstance(stmt, t.Assign) or len(stmt.targets) != 1:
         return None
-    path, call = t.path_of(stmt.targets[0]) or "", stmt.value
-    wants, func = call.is_true("requires_grad"), call.func
-    if isinstance(func, t.Attribute) and func.name == "requires_grad_" and isinstance(func.value, t.Call):
-        wants, call = not call.args, func.value
+    path, value = t.path_of(stmt.targets[0]) or "", stmt.value
+    if not path.startswith("self.") or path.count(".") != 1 or "[" in path:
+        return None
+    if isinstance(value, t.Name):  # prompt = torch.randn(8, 4) * 0.02; prompt.requires_grad_(); self.prompt = prompt
+        bound = ref.assigned.get(value.id, []) if not is_handed_on(ref, stmt, value) else []
+        wants = len(bound) == 1 and _is_wanted_later(ref, value.id, stmt)
+        value = bound[0] if len(bound) == 1 else value
+        return path[5:] if (wants and _is_new(ref, value)) or _wants(ref, value) else None
+    is_wanted = _wants(ref, value) or (_is_wanted_later(ref, path, None) and _is_new(ref, value))
+    return path[5:] if is_wanted else None
+
+
+def _wants(ref: FunctionRef, value: t.Expr) -> bool:
+    """``torch.ones(8, requires_grad=True)``, ``(0.02 * torch.randn(8, 4)).requires_grad_()``."""
+    if not isinstance(value, t.Call):
+        return False
+    func = value.func
+    if isinstance(func, t.Attribute) and func.name == "requires_grad_":
+        return not value.args and _is_new(ref, func.value)
+    return value.is_true("requires_grad") and _is_torch(ref, value)
+
+
+def _is_wanted_later(ref: FunctionRef, path: str, before: t.Stmt | None) -> bool:
+    """``self.prompt.requires_grad_()``, ``self.prompt.requires_grad = True``, and nothing else is done to it.
+
+    Args:
+        before: what the statement comes before.
+    """
+    body = ref.define.body
+    wanting = [stmt for stmt in body if _asks_gradient(stmt, path)]
+    return len(wanting) == 1 and (before is None or comes_before(body, wanting[0], before))
+
+
+def _asks_gradient(stmt: t.Stmt, path: str) -> bool:
+    if isinstance(stmt, t.Assign):
+        is_on = isinstance(stmt.value, t.Constant) and stmt.value.value is True
+        return is_on and len(stmt.targets) == 1 and t.path_of(stmt.targets[0]) == f"{path}.requires_grad"
+    call = stmt.value if isinstance(stmt, t.Evaluate) else None
+    func = call.func if isinstance(call, t.Call) and not call.args else None
+    return isinstance(func, t.Attribute) and func.name == "requires_grad_" and t.path_of(func.value) == path
+
+
+def _is_new(ref: FunctionRef, value: t.Expr) -> bool:
+    """Whether a tensor is made of numbers: ``torch.empty(8, 4).uniform_(-1, 1)``, ``scale * torch.randn(8)``."""
+    if isinstance(value, t.Operation):
+        return value.operator in "+-*/" and any(_is_new(ref, each) for each in value.operands)
+    if not isinstance(value, t.Call):
+        return False
+    func = value.func
+    return _is_torch(ref, value) or (isinstance(func, t.Attribute) and _is_new(ref, func.value))
+
+
+def _is_torch(ref: FunctionRef, call: t.Call) -> bool:
     maker = ref.module.value_of(call.func)
-    is_made = maker.kind is Kind.EXTERNAL and str(maker.ref).startswith("torch.") and call.name.islower()
-    is_own = path.startswith("self.") and path.count(".") == 1 and "[" not in path
-    return path.removeprefix("self.") if wants and is_made and is_own else None
+    return maker.kind is Kind.EXTERNAL and str(maker.ref).startswith("torch.") and call.name.islower()
 
 
 def is_used(owner: Class, name: str) -> bool:

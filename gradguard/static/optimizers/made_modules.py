@@ -26,7 +26,13 @@ def is_made(ref: FunctionRef, value: t.Expr) -> bool:
         makers = list(_registered(ref, value.func.value))
         return bool(makers) and all(makers)
     maker = ref.module.value_of(value.func)
+    if isinstance(value.func, t.Name) and value.func.id == "cls" and ref.owner is not None and _is_of_class(ref):
+        maker = Value(kind=Kind.CLASS, ref=ref.owner)
     return _makes(ref, value, maker)
+
+
+def _is_of_class(ref: FunctionRef) -> bool:
+    return [param.name for param in ref.define.params][:1] == ["cls"]
 
 
 def _registered(ref: FunctionRef, registry: t.Expr) -> Iterator[bool]:
@@ -90,6 +96,8 @@ def _gives_made(ref: FunctionRef) -> bool:
         if is_handed_on(ref, making[0], given):
             return False
         given, begun = bound[0], []
-    if begun or not isinstance(given, t.Call) or given.name == ref.define.name:
+    if begun or not isinstance(given, t.Call):
+        return False
+    if given.name == ref.define.name and ref.module.value_of(given.func).kind is not Kind.EXTERNAL:
         return False
     return _own_method(ref, given) is None and is_made(ref, given)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.model import Replacement
+from gradguard.static.optimizers.replaced_in_loops import in_next_iteration
 from gradguard.static.optimizers.replacing import adapts, adds, is_below, is_of_each, replaces, replacing, splits
 from gradguard.static.optimizers.schedulers import called
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.names import named_kind
 from gradguard.static.program.order import following
+from gradguard.static.reading.guards import Guard, guards
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Value
 
@@ -24,6 +26,7 @@ _TRAINING = re.compile(r"train|fit|learn|step|epoch|update|optimi[sz]e|backward"
 _NO_TRAINING = re.compile(
     r"^_*(?:get|set|save|load|print|log|show|plot|adjust|restore|resume|report)(?:_|$)|rate|_lr\b|state"
 )
+_NO_TRAINING_WANTED = re.compile(r"test|eval|infer|mode|train|phase|predict", re.I)
 _GIVES_MORE = re.compile(r"add_param_group|[\"']params[\"']")
 _ADAPTING = frozenset("get_peft_model inject_adapter_in_model".split())
 _OWN = frozenset("parameters named_parameters load_state_dict requires_grad_ eval".split())
@@ -40,7 +43,11 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
         after = list(following(flow.ref.define.body, stmt)) if given else []
         for place, later in enumerate(after):
             if (replaced := _replaced(flow, later, given)) is not None:
-                if is_used(flow, path, replaced.node, after[place + 1 :], given):
+                rest, again = after[place + 1 :], in_next_iteration(flow.ref, stmt, later, given)
+                is_trained = is_used(flow, path, replaced.node, rest, given) or (
+                    again and is_used(flow, path, replaced.node, again, given)
+                )
+                if is_trained or _is_returned(flow, path, later, rest):
                     yield Replacement(path, flow.site(stmt), flow.site(later), replaced)
                 break
 
@@ -172,6 +179,35 @@ def is_used(flow: Flow, path: str, replaced: t.Node, rest: Sequence[t.Stmt], giv
         part.startswith("self.") and path.rpartition(".")[0] == "self"
     )
     return any(steps(node, path) for node in nodes) and not (is_new and any(has_its_own(n, part) for n in nodes))
+
+
+def _is_returned(flow: Flow, path: str, stmt: t.Stmt, rest: Sequence[t.Stmt]) -> bool:
+    """Whether the caller is given the optimizer, to train with it, and nothing in the program gives that more."""
+    returned = [stmt.value for stmt in rest if isinstance(stmt, t.Return) and stmt.value is not None]
+    if not any(_gives_out(value, path) for value in returned) or flow.facts.is_test:
+        return False
+    part = (t.path_of(stmt.targets[0]) or "") if isinstance(stmt, t.Assign) else ""
+    nodes = list(t.walk(list(rest)))
+    if any(is_given_more(node, path) or (part and has_its_own(node, part)) for node in nodes):
+        return False
+    if any(map(_is_asked_for_test, guards(flow.ref.define.body, stmt))):
+        return False
+    return not flow.project.survey.mentions(_GIVES_MORE, flow.module)
+
+
+def _gives_out(value: t.Expr, path: str) -> bool:
+    items = value.items if isinstance(value, t.Display) else [value]
+    return path.isidentifier() and len(items) > 1 and any(t.path_of(item) == path for item in items)
+
+
+def _is_asked_for_test(guard: Guard) -> bool:
+    """``if args.evaluate:``, ``if mode != "train"``."""
+    names = (
+        node.id if isinstance(node, t.Name) else node.name
+        for node in t.walk(guard.test)
+        if isinstance(node, t.Name | t.Attribute)
+    )
+    return any(_NO_TRAINING_WANTED.search(name) is not None for name in names)
 
 
 def steps(node: t.Node, path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.model import Replacement
 from gradguard.static.optimizers.replaced import is_given_more, is_made_by_name, steps
-from gradguard.static.optimizers.replacing import is_below, is_copy, replaces, replacing
+from gradguard.static.optimizers.replacing import adds, is_below, is_copy, replaces, replacing
 from gradguard.static.optimizers.unfrozen_later import chosen_from, freezes_some, unfreezes
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -59,7 +59,7 @@ def replacing_in(flow: Flow, method: FunctionRef, given: frozenset[str]) -> Iter
     for stmt in _reached(method.define.body):
         call = stmt.value if isinstance(stmt, t.Evaluate) else None
         func = call.func if isinstance(call, t.Call) else None
-        if isinstance(stmt, t.Assign) and replaces(method, stmt, given):
+        if (isinstance(stmt, t.Assign) and replaces(method, stmt, given)) or adds(method, stmt, given):
             yield stmt, Site(method.chunk, stmt)
         elif isinstance(func, t.Attribute) and any(is_below(t.path_of(func.value) or "", path) for path in given):
             found = [replacing(own, frozenset(("self",))) for own in _methods_meant(flow, func)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeGuard
 
 from gradguard.static import knowledge as k
@@ -18,14 +19,16 @@ from gradguard.static.values import Kind
 _ADDING = frozenset("add_module register_module register_parameter append insert".split())
 _COPYING = frozenset("cat concat concatenate stack vstack hstack clone pad".split())
 _WEIGHTS = frozenset("weight bias data".split())
+_LOADS = re.compile(r"^(?:load|restore|from_)(?!.*(?:state|weights))")
 _PARTS = frozenset("get_submodule _modules".split())
 
 
 def replacing(method: FunctionRef, given: frozenset[str]) -> Site | None:
-    """The statement of a method that makes anew, each time, a part of what an optimizer was given."""
+    """The statement of a method that makes anew, or adds, each time, a part of what an optimizer was given."""
     always = (s for s in method.define.body if isinstance(s, t.Assign) and replaces(method, s, given))
     in_each = (s for s in method.define.statements if splits(method, s, given) or adapts(method, s, given))
-    found = (Site(method.chunk, stmt) for stmt in (*always, *in_each))
+    added = (s for s in method.define.body if adds(method, s, given))
+    found = (Site(method.chunk, stmt) for stmt in (*always, *in_each, *added))
     return min(found, key=lambda site: site.line, default=None)
 
 
@@ -41,7 +44,19 @@ def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     if is_copy(value):
         return target in given and not _is_put_back(ref, target)  # of a part it may be that of a setting
     is_new = _copies(value) or not any(_is_of_the_old(name, target, given) for name in _longest(value))
-    return is_new and is_made(ref, value)
+    return is_new and (is_made(ref, value) or _is_loaded(ref, target, value))
+
+
+def _is_loaded(ref: FunctionRef, target: str, value: t.Expr) -> bool:
+    """Whether the class that has made what was there loads another one: ``net = Net(8)``, ``net = Net.load(path)``."""
+    loader = value.func if isinstance(value, t.Call) else None
+    if not isinstance(loader, t.Attribute) or _LOADS.match(loader.name) is None:
+        return False
+    made = [_unmoved(each) for each in ref.assigned.get(target, []) if each is not value]
+    cls = t.path_of(loader.value) or ""
+    return cls.rpartition(".")[2][:1].isupper() and any(
+        isinstance(each, t.Call) and (t.path_of(each.func) or "") in (cls, f"{cls}.{loader.name}") for each in made
+    )
 
 
 def is_copy(value: t.Expr) -> bool:

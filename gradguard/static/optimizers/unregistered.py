@@ -220,9 +220,13 @@ def _is_at(node: t.Node, path: str) -> bool:
     return isinstance(node, t.Attribute) and t.path_of(node) == path
 
 
-def is_known_outside(flow: Flow, owner: Class, name: str) -> bool:
-    """Whether code besides the class uses what the attribute holds, or has a method that may."""
-    outside = re.compile(rf"(?<!\bself)\.{name}\b|['\"]{name}['\"]")
+def is_known_outside(flow: Flow, owner: Class, name: str, unless: str = "") -> bool:
+    """Whether code besides the class uses what the attribute holds, or has a method that may.
+
+    Args:
+        unless: a regular expression for what may stand behind the name.
+    """
+    outside = re.compile(rf"(?<!\bself)\.{name}\b{unless}|['\"]{name}['\"]")
     texts = flow.project.survey.texts_used(name, flow.module, outside)
     lines = (line.text for text in texts for line in lines_with(name, text))
     if any(outside.search(line) is not None for line in lines if _IMPORTS.match(line) is None):

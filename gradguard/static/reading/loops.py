@@ -128,6 +128,8 @@ def _iterate(
         _carry(flow, frame, end)
     endless = isinstance(stmt.test, t.Constant) and bool(stmt.test.value)
     after = None if endless else _after(frame, entry, end)
+    if endless and not frame.breaks:
+        flow.unended = end.copy() if end is not None else None
     for other in frame.breaks:
         _as_left(flow, frame, other)
         after = merge(after, other)
