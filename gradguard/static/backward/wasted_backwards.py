@@ -71,29 +71,30 @@ def _optimizers(flow: Flow) -> list[_Optimizer]:
 
 def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer]) -> Iterator[WastedBackward]:
     """What a backward goes through for nothing, each with where it is given to what the backward is for."""
-    resets = {each.path: _thrown_away_by(flow, backward, each) for each in optimizers}
-    wasted = [each for each in optimizers if resets[each.path] is not None]
-    others = [each for each in optimizers if resets[each.path] is None]
-    used = [each for each in others if _is_used_by(flow, backward, each)]
-    if not wasted or not used:
+    used = [each for each in optimizers if _is_used_by(flow, backward, each)]
+    if not used:
         return
     runs = [run for run in flow.facts.forwards if not run.is_frozen and goes_through(backward, run)]
-    every = [run for run in runs if _is_of(run, used)]
-    own = [run for run in every if not any(_is_part_of(run, other) for other in every)]
-    lost = [run for run in runs if _is_of(run, wasted) and not _shares(run, others)]
+    resets = {path: _thrown_away(flow, backward, path, optimizers) for path in map(_path, flow.facts.forwards)}
+    lost = [run for run in runs if resets[_path(run)] is not None]
+    every = [run for run in runs if _is_of(run, used) and resets[_path(run)] is None]
+    own = [run for run in every if not any(_is_part_of(run, other) for other in every)] if lost else []
+    wasted = frozenset(path for path, reset in resets.items() if reset is not None)
     for run in own:
         made = next((each for each in lost if _is_given(run, each)), None)
-        optimizer = next((each for each in wasted if made is not None and _is_of(made, [each])), None)
-        reset = resets[optimizer.path] if optimizer is not None else None
-        if made is None or optimizer is None or reset is None:
+        reset = resets[_path(made)] if made is not None else None
+        if made is None or reset is None:
             continue
         level = _where_given(run, made)
         if level is None or _is_wanted_otherwise(flow, backward, run, level[0]) or not _is_first(flow, made, wasted):
             continue
-        if _goes_on_with(flow, backward, made) or _have_in_common(flow, optimizer, others):
+        holders = [each for each in optimizers if _is_of(made, [each])]
+        others = [each for each in optimizers if not any(each is holder for holder in holders)]
+        if _goes_on_with(flow, backward, made) or _have_in_common(flow, holders, others):
             continue
         names = Names(
-            _last_words(made, optimizer.path), frozenset(word for each in every for word in _last_words(each))
+            _last_words(made, *(each.path for each in holders)),
+            frozenset(word for each in every for word in _last_words(each)),
         )
         if is_looked_at(flow, backward, reset, names) or _is_hooked(flow) or may_freeze(flow, names):
             return
@@ -103,14 +104,23 @@ def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer
         )  # fmt: skip
 
 
-def _thrown_away_by(flow: Flow, backward: Backward, optimizer: _Optimizer) -> ZeroGrad | None:
-    """The reset that throws away what a backward leaves for an optimizer, before each of its steps; None if not all."""
+def _thrown_away(
+    flow: Flow, backward: Backward, path: str, optimizers: Sequence[_Optimizer]
+) -> ZeroGrad | None:
+    """The reset that throws away what a backward leaves in a module, before each step of all that may have it.
+
+    None where one steps with that, or where none of the optimizers surely has the module.
+    """
+    holders = [each for each in optimizers if overlap(frozenset((path,)), each.modules)]
+    if not all(any(is_part(path, module) for module in each.modules) for each in holders):
+        return None
     found: ZeroGrad | None = None
-    for step in optimizer.steps:
-        resets = (each for each in flow.facts.zero_grads if _resets(each, optimizer))
-        found = next((each for each in resets if _comes_between(flow, backward, each, step)), None)
-        if found is None:
-            return None
+    for optimizer in holders:
+        for step in optimizer.steps:
+            resets = (each for each in flow.facts.zero_grads if _resets(each, path, holders))
+            found = next((each for each in resets if _comes_between(flow, backward, each, step)), None)
+            if found is None:
+                return None
     return found
 
 
@@ -126,16 +136,17 @@ def _is_used_by(flow: Flow, backward: Backward, optimizer: _Optimizer) -> bool:
 
 
 def _may_reset(reset: ZeroGrad, optimizer: _Optimizer) -> bool:
-    modules = frozenset((reset.target,)) if reset.of_module and reset.target is not None else reset.modules
-    return overlap(modules, optimizer.modules)
+    return overlap(_reset_by(reset), optimizer.modules)
 
 
-def _resets(reset: ZeroGrad, optimizer: _Optimizer) -> bool:
-    """Whether a reset concerns all that an optimizer has."""
-    if reset.target == optimizer.path:
-        return True
-    modules = reset.modules or (frozenset((reset.target,)) if reset.of_module and reset.target else frozenset())
-    return all(any(is_part(each, module) for module in modules) for each in optimizer.modules)
+def _reset_by(reset: ZeroGrad) -> frozenset[str] | None:
+    return frozenset((reset.target,)) if reset.of_module and reset.target is not None else reset.modules
+
+
+def _resets(reset: ZeroGrad, path: str, holders: Sequence[_Optimizer]) -> bool:
+    """Whether a reset concerns a module: by itself, or by an optimizer that has it."""
+    modules = _reset_by(reset) or frozenset[str]()
+    return any(is_part(path, module) for module in modules) or any(reset.target == each.path for each in holders)
 
 
 def _comes_between(flow: Flow, backward: Backward, reset: ZeroGrad, step: Step) -> bool:
@@ -184,11 +195,6 @@ def _is_part_of(run: Forward, other: Forward) -> bool:
     return run.site.node is other.site.node and is_within(_path(run), _path(other))
 
 
-def _shares(run: Forward, optimizers: Sequence[_Optimizer]) -> bool:
-    """Whether an optimizer may have parameters of what is run."""
-    return any(overlap(frozenset((_path(run),)), each.modules) for each in optimizers)
-
-
 def _is_given(run: Forward, made: Forward) -> bool:
     """Whether a module is run with what another one gives, with its graph."""
     return run.mode is not Mode.OFF and any(began_at(root.key, made) for root in run.given.roots)
@@ -216,13 +222,17 @@ def _goes_on_with(flow: Flow, backward: Backward, made: Forward) -> bool:
     )
 
 
-def _is_first(flow: Flow, run: Forward, wasted: Sequence[_Optimizer]) -> bool:
-    """Whether nothing comes before a run, in the graph, whose gradients are used."""
+def _is_first(flow: Flow, run: Forward, wasted: frozenset[str]) -> bool:
+    """Whether nothing comes before a run, in the graph, whose gradients are used.
+
+    Args:
+        wasted: the modules whose gradients are thrown away.
+    """
     reach = run.given.reach
     if any(root.source is Source.LEAF for root in reach):
         return False
     before = [each for each in flow.facts.forwards if any(began_at(root.key, each) for root in reach)]
-    return all(each.is_frozen or _is_of(each, wasted) for each in before)
+    return all(each.is_frozen or _path(each) in wasted for each in before)
 
 
 def _where_given(run: Forward, made: Forward) -> tuple[Event, Event] | None:
@@ -236,9 +246,9 @@ def _where_given(run: Forward, made: Forward) -> tuple[Event, Event] | None:
     return given, giving
 
 
-def _last_words(run: Forward, optimizer: str = "") -> frozenset[str]:
+def _last_words(run: Forward, *optimizers: str) -> frozenset[str]:
     source = run.source
-    paths = (_path(run), source.module if isinstance(source, Forward) else None, optimizer)
+    paths = (_path(run), source.module if isinstance(source, Forward) else None, *optimizers)
     return frozenset(path.rpartition(".")[2] for path in paths if path)
 
 
@@ -247,10 +257,11 @@ def _is_hooked(flow: Flow) -> bool:
     return any(True for _ in flow.project.survey.texts_used("register_", flow.module, _HOOKS))
 
 
-def _have_in_common(flow: Flow, optimizer: _Optimizer, others: Sequence[_Optimizer]) -> bool:
-    """Whether a module of an optimizer may have parameters that one of other optimizers has."""
-    theirs = [module for other in others for module in other.modules]
-    return any(may_share(flow, one, other) for one in optimizer.modules for other in theirs)
+def _have_in_common(flow: Flow, holders: Sequence[_Optimizer], others: Sequence[_Optimizer]) -> bool:
+    """Whether a module of some optimizers may have parameters that one of other optimizers has."""
+    theirs = frozenset(module for other in others for module in other.modules)
+    ours = frozenset(module for holder in holders for module in holder.modules) - theirs
+    return any(may_share(flow, one, other) for one in ours for other in theirs)
 
 
 def _argument(flow: Flow, run: Forward, made: Forward) -> Site | None:
