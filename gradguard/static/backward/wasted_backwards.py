@@ -76,7 +76,7 @@ def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer
         return
     runs = [run for run in flow.facts.forwards if not run.is_frozen and goes_through(backward, run)]
     resets = {path: _thrown_away(flow, backward, path, optimizers) for path in map(_path, flow.facts.forwards)}
-    lost = [run for run in runs if resets[_path(run)] is not None]
+    lost = [run for run in _reached(flow, backward) if resets[_path(run)] is not None]
     every = [run for run in runs if _is_of(run, used) and resets[_path(run)] is None]
     own = [run for run in every if not any(_is_part_of(run, other) for other in every)] if lost else []
     wasted = frozenset(path for path, reset in resets.items() if reset is not None)
@@ -104,9 +104,13 @@ def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer
         )  # fmt: skip
 
 
-def _thrown_away(
-    flow: Flow, backward: Backward, path: str, optimizers: Sequence[_Optimizer]
-) -> ZeroGrad | None:
+def _reached(flow: Flow, backward: Backward) -> list[Forward]:
+    """What a backward may go through: it surely does where what it surely goes through is given that."""
+    reach, runs = backward.value.reach, flow.facts.forwards
+    return [run for run in runs if not run.is_frozen and any(began_at(root.key, run) for root in reach)]
+
+
+def _thrown_away(flow: Flow, backward: Backward, path: str, optimizers: Sequence[_Optimizer]) -> ZeroGrad | None:
     """The reset that throws away what a backward leaves in a module, before each step of all that may have it.
 
     None where one steps with that, or where none of the optimizers surely has the module.
