@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.backward.filled import began_at, goes_through
+from gradguard.static.backward.filled import began_at
 from gradguard.static.backward.looked_at import Names, is_looked_at
 from gradguard.static.mistakes import WastedBackward
 from gradguard.static.model import Backward, Event, Forward, Mode, Step, ZeroGrad
@@ -74,9 +74,9 @@ def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer
     used = [each for each in optimizers if _is_used_by(flow, backward, each)]
     if not used:
         return
-    runs = [run for run in flow.facts.forwards if not run.is_frozen and goes_through(backward, run)]
+    runs = _reached(flow, backward)
     resets = {path: _thrown_away(flow, backward, path, optimizers) for path in map(_path, flow.facts.forwards)}
-    lost = [run for run in _reached(flow, backward) if resets[_path(run)] is not None]
+    lost = [run for run in runs if resets[_path(run)] is not None]
     every = [run for run in runs if _is_of(run, used) and resets[_path(run)] is None]
     own = [run for run in every if not any(_is_part_of(run, other) for other in every)] if lost else []
     wasted = frozenset(path for path, reset in resets.items() if reset is not None)
@@ -105,7 +105,7 @@ def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer
 
 
 def _reached(flow: Flow, backward: Backward) -> list[Forward]:
-    """What a backward may go through: it surely does where what it surely goes through is given that."""
+    """What a backward may go through: the loss that a step uses is of what is run for it, whatever computes it."""
     reach, runs = backward.value.reach, flow.facts.forwards
     return [run for run in runs if not run.is_frozen and any(began_at(root.key, run) for root in reach)]
 
