@@ -528,6 +528,7 @@ class NeverUnfrozen:
         optimizer: the path of that optimizer.
         step: its step.
         is_whole: all that the optimizer has is frozen.
+        left_out_by: what makes those trainable again that are frozen beside it, and not it.
     """
 
     site: Site
@@ -535,6 +536,7 @@ class NeverUnfrozen:
     optimizer: str
     step: Site
     is_whole: bool
+    left_out_by: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)

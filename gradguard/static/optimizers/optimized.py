@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gradguard.static.reading.called import Called
 
 _PARAMETERS = ("parameters", "named_parameters")
+_GOING_OVER = ("list", "tuple", "iter")
 
 
 def optimized(c: Called) -> frozenset[str] | None:
@@ -27,6 +28,8 @@ def optimized(c: Called) -> frozenset[str] | None:
     bound = t.path_of(parameters) if isinstance(parameters, t.Name | t.Attribute) else None
     if bound is not None:  # tuned = list(net.head.parameters()); self.params = chain(...)
         parameters = _only_value(c, bound) or parameters
+    while isinstance(parameters, t.Call) and parameters.name in _GOING_OVER and len(parameters.args) == 1:
+        parameters = parameters.args[0].value
     calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
     named = [_owner(call) for call in calls if _is_of_module(call)]
     if named:
