@@ -74,6 +74,7 @@ from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.optimizers.idle_optimizers import idle_optimizers
 from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
@@ -156,6 +157,7 @@ def judge(flow: Flow) -> None:
         *unfrozen_later(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.idle_optimizers = lambda: list(idle_optimizers(flow))
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))

@@ -100,6 +100,23 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleOptimizer:
+    """An optimizer is made that something resets in each step, and nothing steps.
+
+    Args:
+        site: the statement that makes it.
+        optimizer: its path.
+        modules: what it has, as a message names it.
+        reset: where its gradients are reset.
+    """
+
+    site: Site
+    optimizer: str
+    modules: str
+    reset: Site
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 

@@ -48,6 +48,7 @@ from gradguard.static.mistakes import (
     Exchanged,
     FrozenInTraining,
     IdleGradients,
+    IdleOptimizer,
     IdleScheduler,
     KeptContext,
     KeptKey,
@@ -172,6 +173,7 @@ class Function:
             files).
         stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
         idle_schedulers: the schedulers that nothing steps (reads other files).
+        idle_optimizers: the optimizers that something resets, and nothing steps (reads other files).
         plateau_directions: the schedulers that wait for the highest loss, or for the lowest accuracy (reads other
             files).
         renewed_scalers: the gradient scalers that are made anew in each epoch (reads other files).
@@ -277,6 +279,7 @@ class Function:
     replacements: Callable[[], list[Replacement]] = field(default=list, repr=False)
     stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
     idle_schedulers: Callable[[], list[IdleScheduler]] = field(default=list, repr=False)
+    idle_optimizers: Callable[[], list[IdleOptimizer]] = field(default=list, repr=False)
     plateau_directions: Callable[[], list[PlateauDirection]] = field(default=list, repr=False)
     renewed_scalers: Callable[[], list[RenewedScaler]] = field(default=list, repr=False)
     schedule_lengths: Callable[[], list[ScheduleLength]] = field(default=list, repr=False)

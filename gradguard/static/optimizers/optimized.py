@@ -221,8 +221,7 @@ def _held(ref: FunctionRef, path: str) -> frozenset[str] | None:
         if values is None:
             return None
         for made in values:
-            given = made.argument("params", 0) if isinstance(made, t.Call) else None
-            modules = _all_known(list(_modules_in(given, assigning))) if given is not None else None
+            modules = modules_given(assigning, made) if isinstance(made, t.Call) else None
             kept = [_kept(assigning, module) for module in modules or ()]
             if not kept or None in kept:
                 return None
@@ -230,8 +229,14 @@ def _held(ref: FunctionRef, path: str) -> frozenset[str] | None:
     return frozenset(found) or None
 
 
+def modules_given(ref: FunctionRef, call: t.Call) -> frozenset[str] | None:
+    """The modules whose parameters a call is given, by the names of the function that it stands in."""
+    given = call.argument("params", 0)
+    return _all_known(list(_modules_in(given, ref))) if given is not None else None
+
+
 def _as_given(ref: FunctionRef, path: str) -> frozenset[str] | None:
-    """What an optimizer has that a function is given: ``train(G, D, opt_g)``, after ``opt_g = Adam(G.parameters())``."""
+    """What an optimizer has that a function is given: ``train(G, D, opt_g)``, where that is ``Adam(G.parameters())``."""
     found: set[frozenset[str] | None] = set()
     for place, call in callers(ref):
         given = ref.given_by(call)
