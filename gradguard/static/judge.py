@@ -74,6 +74,7 @@ from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.optimizers.cut_terms import cut_terms
 from gradguard.static.optimizers.idle_optimizers import idle_optimizers
 from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
@@ -242,6 +243,7 @@ def judge(flow: Flow) -> None:
         flow.facts.renewed_anchors = lambda: list(renewed_anchors(flow))
         flow.facts.wasted_backwards = lambda: list(wasted_backwards(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
+        flow.facts.cut_terms = lambda: list(cut_terms(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
     flow.facts.kept_outputs = lambda: kept_outputs(flow)

@@ -319,6 +319,25 @@ class Unreached:
 
 
 @dataclass(frozen=True, slots=True)
+class CutTerm:
+    """A term of a loss leads to no network that is trained by it.
+
+    Args:
+        site: what is detached there, and given to a network that the loss is not for.
+        judge: that network.
+        module: the one that has made it, for which the loss is.
+        made: where it has.
+        backward: what computes no gradient of it by this term.
+    """
+
+    site: Site
+    judge: str
+    module: str
+    made: Site
+    backward: Site
+
+
+@dataclass(frozen=True, slots=True)
 class IdleGradients:
     """A backward computes the gradients of a network that is not to be trained, and that no optimizer has.
 

@@ -40,6 +40,7 @@ from gradguard.static.mistakes import (
     ClassList,
     CountedTwice,
     CutEachStep,
+    CutTerm,
     DefaultList,
     DetachedStart,
     Drawn,
@@ -191,6 +192,7 @@ class Function:
         idle_gradients: the networks that a backward goes through, and that nothing trains (reads other files).
         wasted_backwards: where a module is run with the graph of another one, whose gradients are thrown away (reads
             other files).
+        cut_terms: where a term of a loss is cut from all that is trained by it (reads other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         dropped_gradients: the calls of ``autograd.grad`` whose result nothing takes, and the step that would need it.
@@ -295,6 +297,7 @@ class Function:
     trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
     idle_gradients: Callable[[], list[IdleGradients]] = field(default=list, repr=False)
     wasted_backwards: Callable[[], list[WastedBackward]] = field(default=list, repr=False)
+    cut_terms: Callable[[], list[CutTerm]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     dropped_gradients: Callable[[], list[tuple[GradCall, Step]]] = field(default=list, repr=False)

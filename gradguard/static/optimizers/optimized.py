@@ -236,7 +236,7 @@ def modules_given(ref: FunctionRef, call: t.Call) -> frozenset[str] | None:
 
 
 def _as_given(ref: FunctionRef, path: str) -> frozenset[str] | None:
-    """What an optimizer has that a function is given: ``train(G, D, opt_g)``, where that is ``Adam(G.parameters())``."""
+    """What an optimizer has that a function is given, ``train(G, D, opt_g)``, where it is ``Adam(G.parameters())``."""
     found: set[frozenset[str] | None] = set()
     for place, call in callers(ref):
         given = ref.given_by(call)
