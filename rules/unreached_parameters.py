@@ -59,14 +59,3 @@ def steps_without_gradients(function: Function) -> Iterator[Finding]:
             help=f"compute the loss of what `{each.module}` gives with its graph, and detach that elsewhere",
             related=related if each.cut is not each.run else related[1:],
         )
-    for term in function.cut_terms():
-        yield rule.finding(
-            term.site,
-            f"`{term.judge}` is given this without its graph: no gradient leads to `{term.module}`, and this term of "
-            "its loss trains nothing",
-            help="give it as it is, and detach it in the other one's loss",
-            related=(
-                term.made.related(f"`{term.module}` makes it here"),
-                term.backward.related("this backward computes the gradients of the other terms"),
-            ),
-        )

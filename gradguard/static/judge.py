@@ -57,6 +57,7 @@ from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wholes import note_wholes
 from gradguard.static.kept.wrapped_again import wrapped_again
 from gradguard.static.losses.cut_each_step import cut_each_step
+from gradguard.static.losses.cut_terms import cut_terms
 from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
@@ -74,7 +75,6 @@ from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
-from gradguard.static.optimizers.cut_terms import cut_terms
 from gradguard.static.optimizers.idle_optimizers import idle_optimizers
 from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained

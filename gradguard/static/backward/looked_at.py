@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # What looks at gradients, or changes them, by its name.
 _OF_GRADIENTS = re.compile(r"grad|unscale|all_?reduce|sync", re.I)
 _TELLS = re.compile(r"grad|hook|backward|unscale|all_?reduce|sync", re.I)
+_NO_WORD = re.compile(r"^(?:zero_grad\w*|no_grad|enable_grad|set_grad_enabled|synchronize)$")
 _NO_LOOK = re.compile(r"^(?:grad|zero_grad\w*|no_grad|enable_grad|set_grad_enabled|\w*penalty\w*|synchronize)$")
 _FUNCTIONS = ("torch.autograd.grad", "autograd.grad")
 # Of a module, or of an optimizer: they do nothing with gradients.
@@ -50,7 +51,7 @@ def _has_no_word(ref: FunctionRef, depth: int = 3) -> bool:
     """Whether neither a function nor what it calls of the program names gradients."""
     nodes = [node for node in ref.define.nodes if isinstance(node, t.Name | t.Attribute)]
     words = [node.id if isinstance(node, t.Name) else node.name for node in nodes]
-    if any(_TELLS.search(word) and not _NO_LOOK.search(word) for word in words):
+    if any(_TELLS.search(word) and not _NO_WORD.search(word) for word in words):
         return False
     called = [found for call in ref.calls if (found := _of_program(ref, call)) is not None]
     return not called or (depth > 0 and all(_has_no_word(each, depth - 1) for each in called))
