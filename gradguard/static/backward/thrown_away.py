@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class Optimizer(NamedTuple):
+    """An optimizer that a function steps, with the modules whose parameters it has."""
+
     path: str
     modules: frozenset[str]
     steps: list[Step]
