@@ -46,7 +46,12 @@ of the weights takes `model.named_parameters()`, not `model.state_dict()`.
 A network that only compares, as of a perceptual loss, must not run under `no_grad` either: the gradient goes through it
 to the output. Freeze it with `vgg.requires_grad_(False)`.
 
-**Not flagged.** `detach()`, which says that it is meant; a number that multiplies (a weight), or that is a target:
+So it is with a term that another network computes, where that is given `fake.detach()`, as it is in its own turn: in
+the loss of a generator, `l1 + bce(discriminator(fake.detach()), ones)` has the gradient of the `l1` alone. What it
+leaves in the discriminator is reset before that steps.
+
+**Not flagged.** `detach()`, which says that it is meant, but for what one network makes and another one is given in a
+term of its own, whose gradients of this loss are thrown away; a number that multiplies (a weight), or that is a target:
 in a square, an absolute value, a loss function, a `clamp`, a `max`, a divisor; one that trains a multiplier of its
 own, `lam * (kl.item() - limit)`, `log_alpha.exp() * entropy.item()`; what is shown in the place of a value,
 `loss - loss.item() + measure`; a number of what another backward has gone through; whole numbers that say
@@ -78,6 +83,17 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
         for each in backward.numbers:
             what = "what it is weighed with" if each.is_weighed else "what it is added to"
             yield _told(each, backward.source.site.related(f"{what} is backpropagated here"))
+    for term in function.cut_terms():
+        yield rule.finding(
+            term.site,
+            f"`{term.judge}` is given this without its graph: no gradient leads to `{term.module}`, and nothing is "
+            "trained by this term of its loss",
+            help="give it as it is here, and detach it in the other one's loss",
+            related=(
+                term.made.related(f"`{term.module}` makes it here"),
+                term.backward.related("what it is added to is backpropagated here"),
+            ),
+        )
 
 
 def _told(constant: Constant, spread: Related) -> Finding:

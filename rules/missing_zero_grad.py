@@ -95,7 +95,7 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
             fix=_fix(backward, step, loop, alone=alone),
             confidence=Confidence.LOW if outer is not None and loop.over_samples else Confidence.HIGH,
             related=(
-                *_where_it_steps(step),
+                *_where_it_steps(step, loop),
                 *((outer.site.related("this is the reset"),) if outer is not None else ()),
             ),
         )
@@ -122,7 +122,7 @@ def _is_each(step: Step, loop: Loop) -> bool:
 def _fix(backward: Backward, step: Step, loop: Loop, *, alone: bool) -> Fix | None:
     """Reset right before the backward, by the optimizer's own name; in the function that does both, if one does.
 
-    Where several backwards come before a step, after that.
+    Where several backwards come before a step, after that. None where only the step of another optimizer is for sure.
     """
     each = _is_each(step, loop)
     if alone and isinstance(backward.source, Backward) and isinstance(step.source, Step):
@@ -130,7 +130,8 @@ def _fix(backward: Backward, step: Step, loop: Loop, *, alone: bool) -> Fix | No
     target = in_method(_optimizer(step))
     reset = f"{target}.zero_grad()"
     is_named = step.target is not None and target == in_method(step.target)
-    if not is_named:
+    is_there_for_sure = not step.conditional or backward.conditional or not loop.zero_grads
+    if not is_named or not is_there_for_sure:
         return None
     return statement_before(backward, reset) if each else statement_after(step, reset)
 
@@ -208,10 +209,10 @@ def _optimizer(step: Step) -> str:
     return owner.id if is_named and isinstance(owner, t.Name) else step.target or "optimizer"
 
 
-def _where_it_steps(step: Step) -> tuple[Related, ...]:
-    """The step, where the loop runs it by a call: that does not name the optimizer."""
+def _where_it_steps(step: Step, loop: Loop) -> tuple[Related, ...]:
+    """The step, where the loop runs it by a call, that does not name the optimizer, or resets another one."""
     site = step.source.site
-    return (site.related("this is its step"),) if step.inner is not None else ()
+    return (site.related("this is its step"),) if step.inner is not None or loop.zero_grads else ()
 
 
 def _is_reset(step: Step, loop: Loop) -> bool:

@@ -66,5 +66,8 @@ def stays_frozen(function: Function) -> Iterator[Finding]:
             f"`{frozen.optimizer}` does not train it",
             help=f"call `{frozen.module}.requires_grad_(True)` before its own turn, or `detach` what it gives here",
             confidence=Confidence.HIGH if frozen.is_whole else Confidence.LOW,
-            related=(frozen.step.related(f"the optimizer of `{frozen.module}` steps here"),),
+            related=(
+                *((left.related("this leaves it out"),) if (left := frozen.left_out_by) is not None else ()),
+                frozen.step.related(f"the optimizer of `{frozen.module}` steps here"),
+            ),
         )

@@ -63,6 +63,7 @@ from gradguard.static.kept.wholes import note_wholes
 from gradguard.static.kept.wrapped_again import wrapped_again
 from gradguard.static.losses.cancelled_ratios import cancelled_ratios
 from gradguard.static.losses.cut_each_step import cut_each_step
+from gradguard.static.losses.cut_terms import cut_terms
 from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
@@ -81,6 +82,7 @@ from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, 
 from gradguard.static.optimizers.averaged_gradients import averaged_gradients
 from gradguard.static.optimizers.broken_ties import broken_ties
 from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
+from gradguard.static.optimizers.idle_optimizers import idle_optimizers
 from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
@@ -170,6 +172,7 @@ def judge(flow: Flow) -> None:
     flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
     flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))
     flow.facts.unapplied_rates = lambda: list(unapplied_rates(flow))
+    flow.facts.idle_optimizers = lambda: list(idle_optimizers(flow))
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
@@ -261,6 +264,7 @@ def judge(flow: Flow) -> None:
         flow.facts.renewed_anchors = lambda: list(renewed_anchors(flow))
         flow.facts.wasted_backwards = lambda: list(wasted_backwards(flow))
         flow.facts.unreached = lambda: list(unreached(flow))
+        flow.facts.cut_terms = lambda: list(cut_terms(flow))
     if candidates := made_with_parameters(flow):
         flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
     flow.facts.kept_outputs = lambda: kept_outputs(flow)

@@ -158,6 +158,23 @@ class FrozenInput:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleOptimizer:
+    """An optimizer is made that something resets in each step, and nothing steps.
+
+    Args:
+        site: the statement that makes it.
+        optimizer: its path.
+        modules: what it has, as a message names it.
+        reset: where its gradients are reset.
+    """
+
+    site: Site
+    optimizer: str
+    modules: str
+    reset: Site
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleLength:
     """A scheduler counts its steps otherwise than they are taken.
 
@@ -359,6 +376,25 @@ class Unreached:
     module: str
     run: Site
     cut: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class CutTerm:
+    """A term of a loss leads to no network that is trained by it.
+
+    Args:
+        site: what is detached there, and given to a network that the loss is not for.
+        judge: that network.
+        module: the one that has made it, for which the loss is.
+        made: where it has.
+        backward: what computes no gradient of it by this term.
+    """
+
+    site: Site
+    judge: str
+    module: str
+    made: Site
+    backward: Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -665,6 +701,7 @@ class NeverUnfrozen:
         optimizer: the path of that optimizer.
         step: its step.
         is_whole: all that the optimizer has is frozen.
+        left_out_by: what makes those trainable again that are frozen beside it, and not it.
     """
 
     site: Site
@@ -672,6 +709,7 @@ class NeverUnfrozen:
     optimizer: str
     step: Site
     is_whole: bool
+    left_out_by: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)

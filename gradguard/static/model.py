@@ -42,6 +42,7 @@ from gradguard.static.mistakes import (
     ClassList,
     CountedTwice,
     CutEachStep,
+    CutTerm,
     CutWhenRead,
     DefaultList,
     DetachedStart,
@@ -52,6 +53,7 @@ from gradguard.static.mistakes import (
     FrozenInput,
     FrozenInTraining,
     IdleGradients,
+    IdleOptimizer,
     IdleScheduler,
     KeptContext,
     KeptKey,
@@ -185,6 +187,7 @@ class Function:
         idle_schedulers: the schedulers that nothing steps (reads other files).
         schedulers_first: the schedulers that step before the optimizer does (reads other files).
         set_on_optimizers: options that are set on an optimizer as attributes (reads other files).
+        idle_optimizers: the optimizers that something resets, and nothing steps (reads other files).
         plateau_directions: the schedulers that wait for the highest loss, or for the lowest accuracy (reads other
             files).
         renewed_scalers: the gradient scalers that are made anew in each epoch (reads other files).
@@ -202,6 +205,7 @@ class Function:
         idle_gradients: the networks that a backward goes through, and that nothing trains (reads other files).
         wasted_backwards: where a module is run with the graph of another one, whose gradients are thrown away (reads
             other files).
+        cut_terms: where a term of a loss is cut from all that is trained by it (reads other files).
         unreached: the backwards after which an optimizer steps whose parameters they do not reach.
         uncalled: where methods that train are named, and not called: ``optimizer.step``.
         dropped_gradients: the calls of ``autograd.grad`` whose result nothing takes, and the step that would need it.
@@ -301,6 +305,7 @@ class Function:
     idle_schedulers: Callable[[], list[IdleScheduler]] = field(default=list, repr=False)
     schedulers_first: Callable[[], list[SchedulerFirst]] = field(default=list, repr=False)
     set_on_optimizers: Callable[[], list[SetOnOptimizer]] = field(default=list, repr=False)
+    idle_optimizers: Callable[[], list[IdleOptimizer]] = field(default=list, repr=False)
     plateau_directions: Callable[[], list[PlateauDirection]] = field(default=list, repr=False)
     renewed_scalers: Callable[[], list[RenewedScaler]] = field(default=list, repr=False)
     schedule_lengths: Callable[[], list[ScheduleLength]] = field(default=list, repr=False)
@@ -316,6 +321,7 @@ class Function:
     trained_teachers: Callable[[], list[TrainedTeacher]] = field(default=list, repr=False)
     idle_gradients: Callable[[], list[IdleGradients]] = field(default=list, repr=False)
     wasted_backwards: Callable[[], list[WastedBackward]] = field(default=list, repr=False)
+    cut_terms: Callable[[], list[CutTerm]] = field(default=list, repr=False)
     unreached: Callable[[], list[Unreached]] = field(default=list, repr=False)
     uncalled: Callable[[], list[Site]] = field(default=list, repr=False)
     dropped_gradients: Callable[[], list[tuple[GradCall, Step]]] = field(default=list, repr=False)

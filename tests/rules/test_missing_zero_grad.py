@@ -1000,3 +1000,44 @@ def test_one_of_several_is_reset(snippet: str) -> None:
 )
 def test_several_that_are_reset(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+WEIGHED = """
+    def train(model, loader, weighs):
+        if weighs:
+            a, b = torch.tensor([1.0], requires_grad=True), torch.tensor([1.0], requires_grad=True)
+            weight_opt = torch.optim.Adam(iter([a, b]), lr=1e-4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            ((model(x) - y).pow(2).mean() / a + b).backward()  # !
+            optimizer.step()
+            if weighs:
+                weight_opt.step()
+"""
+
+
+def test_leaves_that_an_optimizer_goes_over() -> None:
+    snippet = WEIGHED.replace(
+        "a, b = torch.tensor([1.0], requires_grad=True), torch.tensor([1.0], requires_grad=True)",
+        ("a = torch.tensor([1.0], requires_grad=True); b = torch.tensor([1.0], requires_grad=True)"),
+    )
+    assert_flagged(snippet, CODE)
+    (found,) = findings(snippet, CODE)
+    assert [each.message for each in found.related] == ["this is its step"]
+    assert found.fix is None  # where it does not step, it may not be there
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("optimizer.zero_grad()", "optimizer.zero_grad(); weight_opt.zero_grad()"),
+        ("weight_opt.step()", "weight_opt.step(); weight_opt.zero_grad()"),
+        ("weight_opt.step()", "weight_opt.step(); a.grad = None; b.grad = None"),
+        ("iter([a, b])", "iter(model.weights)"),
+        ("iter([a, b])", "iter(model.parameters())"),
+        ("iter([a, b])", "iter(chosen(model))"),
+    ],
+)
+def test_leaves_that_are_reset_or_not_known(old: str, new: str) -> None:
+    assert_clean(twin(WEIGHED, (old, new)), CODE)

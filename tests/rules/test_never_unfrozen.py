@@ -449,3 +449,11 @@ def test_a_backbone_that_is_frozen_beside_its_head() -> None:
                 optimizer.step()
     """
     assert_clean(snippet, CODE)
+
+
+def test_it_shows_what_leaves_one_of_two_out() -> None:
+    (found,) = findings(TWO_CRITICS, CODE)
+    assert [each.message for each in found.related] == [
+        "this leaves it out",
+        "the optimizer of `self.critic_b` steps here",
+    ]

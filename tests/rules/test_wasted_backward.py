@@ -240,7 +240,91 @@ def train(args, loader):
         (-D(G(x)).mean()).backward()
         opt_g.step()
 """
+GIVEN = """
+def train_fn(disc, gen, loader, opt_disc, opt_gen, mse):
+    for x, y in loader:
+        fake = gen(x)
+        loss = mse(disc(fake), torch.zeros(1)) + mse(disc(y), torch.ones(1))  # !
+        opt_disc.zero_grad()
+        loss.backward()
+        opt_disc.step()
+        opt_gen.zero_grad()
+        mse(disc(gen(x)), torch.ones(1)).backward()
+        opt_gen.step()
+
+def main(loader):
+    disc, gen = nn.Linear(3, 1), nn.Linear(3, 3)
+    opt_disc = torch.optim.Adam(disc.parameters(), lr=1e-3)
+    opt_gen = torch.optim.Adam(gen.parameters(), lr=1e-3)
+    for epoch in range(10):
+        train_fn(disc, gen, loader, opt_disc, opt_gen, nn.MSELoss())
+"""
+INFORMED = """
+def train(loader, G, D):
+    opt_d, opt_g = torch.optim.Adam(D.parameters()), torch.optim.Adam(G.parameters())
+    opt_info = torch.optim.Adam([*G.parameters(), *D.parameters()])
+    for x, code in loader:
+        opt_d.zero_grad()
+        (D(G(code)) - D(x)).mean().backward()  # !
+        opt_d.step()
+        opt_g.zero_grad()
+        judged = D(G(code))
+        (-judged.mean()).backward(retain_graph=True)
+        opt_g.step()
+        F.mse_loss(judged, code).backward()
+        opt_info.step()
+"""
+LAYERED = """
+class Maker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for i in range(12):
+            setattr(self, f"up{i}", nn.Linear(4, 4))
+        LAYERS
+
+    def forward(self, x):
+        RUNS
+        return x
+
+class Judge(Maker):
+    pass
+
+def train(loader):
+    G, D = Maker(), Judge()
+    opt_g, opt_d = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
+    for x in loader:
+        D.zero_grad()
+        (D(G(x)) - D(x)).mean().backward()  # !
+        opt_d.step()
+        G.zero_grad()
+        (-D(G(x)).mean()).backward()
+        opt_g.step()
+""".replace("LAYERS", "; ".join(f"self.l{i} = nn.Linear(4, 4)" for i in range(20))).replace(
+    "RUNS", "; ".join(f"x = self.l{i}(x)" for i in range(20))
+)
+AVERAGED = GAN.replace(
+    "def train",
+    """def adjust(opt, rate):
+    for group in opt.param_groups:
+        group["lr"] = rate
+
+def follow(average, net):
+    for a, p in zip(average.parameters(), net.parameters()):
+        a.data.mul_(0.99).add_(p.data, alpha=0.01)
+
+def train""",
+).replace(
+    "            g_loss = -D",
+    """            adjust(opt_g, 1e-4)
+            follow(average, G)
+            save_checkpoint(epoch, G, opt_g)
+            g_loss = -D""",
+)
 FLAGGED = {
+    "optimizers that the caller makes": GIVEN,
+    "a third optimizer that has both": INFORMED,
+    "networks of many layers": LAYERED,
+    "rates, averages and checkpoints between": AVERAGED,
     "a function": GAN,
     "methods": OF_OBJECT,
     "several steps of the critic": CRITIC_FIRST,
@@ -270,6 +354,38 @@ def test_flagged(snippet: str) -> None:
 
 
 CLEAN = {
+    "a variable of its own": twin(GAN, ("fake = G(z)\n", "fake = torch.autograd.Variable(G(z))\n")),
+    "a variable that is a leaf": twin(
+        GAN, ("fake = G(z)\n", "fake = torch.autograd.variable.Variable(G(z), requires_grad=True)\n")
+    ),
+    "the caller gives one optimizer of both": twin(
+        GIVEN, ("Adam(disc.parameters(), lr", "Adam([*disc.parameters(), *gen.parameters()], lr")
+    ),
+    "the caller gives one of both, of two elements": GIVEN[: GIVEN.index("def main")].replace("  # !", "")
+    + """
+def main(loader):
+    both = nn.ModuleList([nn.Linear(3, 1), nn.Linear(3, 3)])
+    opt = torch.optim.Adam(both.parameters())
+    train_fn(both[0], both[1], loader, opt, opt, nn.MSELoss())
+""",
+    "nobody gives it": GIVEN[: GIVEN.index("def main")].replace("  # !", ""),
+    "the caller keeps the networks": twin(
+        GIVEN, ("opt_gen = torch.optim.Adam(gen.parameters()", "opt_gen = torch.optim.Adam(net.gen.parameters()")
+    ),
+    "given, detached": twin(GIVEN, ("disc(fake)", "disc(fake.detach())")),
+    "a third optimizer that uses it": twin(INFORMED, ("        opt_g.zero_grad()\n", "")),
+    "a third optimizer that steps before": twin(
+        INFORMED, ("        opt_g.zero_grad()\n", "        opt_info.step()\n        opt_g.zero_grad()\n")
+    ),
+    "many layers, detached": twin(LAYERED, ("(D(G(x)) - ", "(D(G(x).detach()) - ")),
+    "many layers, one optimizer": twin(LAYERED, ("Adam(D.parameters())", "Adam([*D.parameters(), *G.parameters()])")),
+    "a helper between that looks at its gradients": AVERAGED.replace(
+        "a.data.mul_(0.99)", "print(p.grad); a.data.mul_(0.99)"
+    ).replace("  # !", ""),
+    "a helper of a helper that does": AVERAGED.replace("a.data.mul_(0.99)", "show(p); a.data.mul_(0.99)")
+    .replace("def follow", "def show(p):\n    print(p.grad)\n\ndef follow")
+    .replace("  # !", ""),
+    "it is saved with its gradients": AVERAGED.replace("save_checkpoint", "save_grads").replace("  # !", ""),
     "detached": twin(GAN, ("D(fake).mean() - ", "D(fake.detach()).mean() - ")),
     "detached where it is made": twin(GAN, ("fake = G(z)\n", "fake = G(z).detach()\n")),
     "data": twin(GAN, ("D(fake).mean() - ", "D(fake.data).mean() - ")),

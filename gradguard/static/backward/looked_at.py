@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.model import Event
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.functions_called import functions_called
 from gradguard.static.source import Site
 
 if TYPE_CHECKING:
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
 
 # What looks at gradients, or changes them, by its name.
 _OF_GRADIENTS = re.compile(r"grad|unscale|all_?reduce|sync", re.I)
+_TELLS = re.compile(r"grad|hook|backward|unscale|all_?reduce|sync", re.I)
+_NO_WORD = re.compile(r"^(?:zero_grad\w*|no_grad|enable_grad|set_grad_enabled|synchronize)$")
 _NO_LOOK = re.compile(r"^(?:grad|zero_grad\w*|no_grad|enable_grad|set_grad_enabled|\w*penalty\w*|synchronize)$")
 _FUNCTIONS = ("torch.autograd.grad", "autograd.grad")
 # Of a module, or of an optimizer: they do nothing with gradients.
 _HARMLESS = frozenset("train eval zero_grad step state_dict load_state_dict to cuda cpu forward".split())
+# They are given a module, or an optimizer, for its parameters or for its rate.
+_KEEPS = re.compile(r"save(?!\w*grad)|checkpoint|learning_rate|(?:^|_)lr(?:_|$)", re.I)
 
 
 class Names(NamedTuple):
@@ -30,7 +36,33 @@ class Names(NamedTuple):
 
 def is_looked_at(flow: Flow, backward: Event, reset: Event, names: Names) -> bool:
     """Whether anything between a backward and a reset looks at the gradients of a module, or may."""
-    return any(_looks(node, names) for node in _between(flow, backward, reset))
+    return any(_looks(node, names) and not _is_for_else(flow, node) for node in _between(flow, backward, reset))
+
+
+def _is_for_else(flow: Flow, node: t.Node) -> bool:
+    """Whether a call is of a function of the program that has no word of gradients: it averages the weights."""
+    if not isinstance(node, t.Call) or _OF_GRADIENTS.search(node.name) is not None:
+        return False
+    called = list(functions_called(flow, node))
+    return bool(called) and all(_has_no_word(ref) for ref in called)
+
+
+def _has_no_word(ref: FunctionRef, depth: int = 3) -> bool:
+    """Whether neither a function nor what it calls of the program names gradients."""
+    nodes = [node for node in ref.define.nodes if isinstance(node, t.Name | t.Attribute)]
+    words = [node.id if isinstance(node, t.Name) else node.name for node in nodes]
+    if any(_TELLS.search(word) and not _NO_WORD.search(word) for word in words):
+        return False
+    called = [found for call in ref.calls if (found := _of_program(ref, call)) is not None]
+    return not called or (depth > 0 and all(_has_no_word(each, depth - 1) for each in called))
+
+
+def _of_program(ref: FunctionRef, call: t.Call) -> FunctionRef | None:
+    """The function of the program that a call of a function names, or the method of the same object."""
+    func, named = call.func, ref.module.value_of(call.func).ref
+    owner = ref.owner if isinstance(func, t.Attribute) and t.path_of(func.value) == "self" else None
+    method = owner.method(call.name) if owner is not None else None
+    return named if isinstance(named, FunctionRef) else method
 
 
 def _between(flow: Flow, backward: Event, reset: Event) -> Iterator[t.Node]:
@@ -85,9 +117,9 @@ def _looks(node: t.Node, names: Names) -> bool:
     if not isinstance(node, t.Call) or node.name in _HARMLESS:
         return False
     words = {word for arg in node.args for word in _words(arg.value, names)}
-    if words & names.wasted:
-        return True
     of_gradients = _OF_GRADIENTS.search(node.name) is not None and _NO_LOOK.search(node.name) is None
+    if words & names.wasted:
+        return of_gradients or _KEEPS.search(node.name) is None
     return of_gradients and not words & names.trained
 
 

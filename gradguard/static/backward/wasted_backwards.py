@@ -9,19 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.backward.filled import began_at, goes_through
+from gradguard.static.backward.filled import began_at
 from gradguard.static.backward.looked_at import Names, is_looked_at
+from gradguard.static.backward.thrown_away import (
+    Optimizer,
+    is_given,
+    is_of,
+    is_part_of,
+    is_used_by,
+    optimizers_of,
+    path_of,
+    reached,
+    thrown_away,
+)
 from gradguard.static.mistakes import WastedBackward
-from gradguard.static.model import Backward, Event, Forward, Mode, Step, ZeroGrad
+from gradguard.static.model import Backward, Event, Forward
 from gradguard.static.optimizers.frozen_by_name import may_freeze
-from gradguard.static.optimizers.optimized import held_by, overlap
 from gradguard.static.optimizers.shared_parameters import may_share
-from gradguard.static.program.paths import is_part, is_within
 from gradguard.static.program.reaching import bound_at
-from gradguard.static.reading.rounds import blocks_around, excludes, may_be_left_out
+from gradguard.static.reading.rounds import excludes
 from gradguard.static.source import Site
 from gradguard.static.values import Source
 
@@ -31,18 +40,12 @@ if TYPE_CHECKING:
 _HOOKS = re.compile(r"register_(?:full_)?(?:backward_(?:pre_)?)?hook\(|register_post_accumulate")
 
 
-class _Optimizer(NamedTuple):
-    path: str
-    modules: frozenset[str]
-    steps: list[Step]
-
-
 def wasted_backwards(flow: Flow) -> Iterator[WastedBackward]:
     """Where what one optimizer trains is given the output of another one's module, whose gradients nobody uses."""
     facts = flow.facts
     if facts.is_test or len(facts.steps) < 2 or not facts.zero_grads:
         return
-    optimizers = _optimizers(flow)
+    optimizers = optimizers_of(flow)
     if len(optimizers) < 2:
         return
     told: set[t.Node] = set()
@@ -53,145 +56,39 @@ def wasted_backwards(flow: Flow) -> Iterator[WastedBackward]:
                 yield found
 
 
-def _optimizers(flow: Flow) -> list[_Optimizer]:
-    """The optimizers that a function steps, where it is known of each whose parameters it has; none if not of all."""
-    found: dict[str, _Optimizer] = {}
-    for step in flow.facts.steps:
-        path = step.target
-        if path is None or step.zeroes or step.runs_closure:
-            return []
-        if path not in found:
-            modules = step.modules or held_by(flow, path)
-            if not modules:
-                return []
-            found[path] = _Optimizer(path, modules, [])
-        found[path].steps.append(step)
-    return list(found.values())
-
-
-def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[_Optimizer]) -> Iterator[WastedBackward]:
+def _of_backward(flow: Flow, backward: Backward, optimizers: Sequence[Optimizer]) -> Iterator[WastedBackward]:
     """What a backward goes through for nothing, each with where it is given to what the backward is for."""
-    resets = {each.path: _thrown_away_by(flow, backward, each) for each in optimizers}
-    wasted = [each for each in optimizers if resets[each.path] is not None]
-    others = [each for each in optimizers if resets[each.path] is None]
-    used = [each for each in others if _is_used_by(flow, backward, each)]
-    if not wasted or not used:
+    used = [each for each in optimizers if is_used_by(flow, backward, each)]
+    if not used:
         return
-    runs = [run for run in flow.facts.forwards if not run.is_frozen and goes_through(backward, run)]
-    every = [run for run in runs if _is_of(run, used)]
-    own = [run for run in every if not any(_is_part_of(run, other) for other in every)]
-    lost = [run for run in runs if _is_of(run, wasted) and not _shares(run, others)]
+    runs = reached(flow, backward)
+    resets = {path: thrown_away(flow, backward, path, optimizers) for path in map(path_of, flow.facts.forwards)}
+    lost = [run for run in runs if resets[path_of(run)] is not None]
+    every = [run for run in runs if is_of(run, used) and resets[path_of(run)] is None]
+    own = [run for run in every if not any(is_part_of(run, other) for other in every)] if lost else []
+    wasted = frozenset(path for path, reset in resets.items() if reset is not None)
     for run in own:
-        made = next((each for each in lost if _is_given(run, each)), None)
-        optimizer = next((each for each in wasted if made is not None and _is_of(made, [each])), None)
-        reset = resets[optimizer.path] if optimizer is not None else None
-        if made is None or optimizer is None or reset is None:
+        made = next((each for each in lost if is_given(run, each)), None)
+        reset = resets[path_of(made)] if made is not None else None
+        if made is None or reset is None:
             continue
         level = _where_given(run, made)
         if level is None or _is_wanted_otherwise(flow, backward, run, level[0]) or not _is_first(flow, made, wasted):
             continue
-        if _goes_on_with(flow, backward, made) or _have_in_common(flow, optimizer, others):
+        holders = [each for each in optimizers if is_of(made, [each])]
+        others = [each for each in optimizers if not any(each is holder for holder in holders)]
+        if _goes_on_with(flow, backward, made) or _have_in_common(flow, holders, others):
             continue
         names = Names(
-            _last_words(made, optimizer.path), frozenset(word for each in every for word in _last_words(each))
+            _last_words(made, *(each.path for each in holders)),
+            frozenset(word for each in every for word in _last_words(each)),
         )
         if is_looked_at(flow, backward, reset, names) or _is_hooked(flow) or may_freeze(flow, names):
             return
         yield WastedBackward(
-            level[0].site, _path(made), _path(run), level[1].site, backward.source.site, reset.source.site,
+            level[0].site, path_of(made), path_of(run), level[1].site, backward.source.site, reset.source.site,
             _argument(flow, run, made) if _is_first(flow, run, wasted) else None,
         )  # fmt: skip
-
-
-def _thrown_away_by(flow: Flow, backward: Backward, optimizer: _Optimizer) -> ZeroGrad | None:
-    """The reset that throws away what a backward leaves for an optimizer, before each of its steps; None if not all."""
-    found: ZeroGrad | None = None
-    for step in optimizer.steps:
-        resets = (each for each in flow.facts.zero_grads if _resets(each, optimizer))
-        found = next((each for each in resets if _comes_between(flow, backward, each, step)), None)
-        if found is None:
-            return None
-    return found
-
-
-def _is_used_by(flow: Flow, backward: Backward, optimizer: _Optimizer) -> bool:
-    """Whether an optimizer surely steps with what a backward leaves for it, in the same iteration."""
-    after = flow.facts.events[flow.facts.events.index(backward) + 1 :]
-    for event in after:
-        if isinstance(event, Step) and event.target == optimizer.path:
-            return True
-        if isinstance(event, ZeroGrad) and (event.target in (None, optimizer.path) or _may_reset(event, optimizer)):
-            return False
-    return False
-
-
-def _may_reset(reset: ZeroGrad, optimizer: _Optimizer) -> bool:
-    modules = frozenset((reset.target,)) if reset.of_module and reset.target is not None else reset.modules
-    return overlap(modules, optimizer.modules)
-
-
-def _resets(reset: ZeroGrad, optimizer: _Optimizer) -> bool:
-    """Whether a reset concerns all that an optimizer has."""
-    if reset.target == optimizer.path:
-        return True
-    modules = reset.modules or (frozenset((reset.target,)) if reset.of_module and reset.target else frozenset())
-    return all(any(is_part(each, module) for module in modules) for each in optimizer.modules)
-
-
-def _comes_between(flow: Flow, backward: Backward, reset: ZeroGrad, step: Step) -> bool:
-    """Whether a reset surely comes right before a step each time, in the same iteration, and the backward does not."""
-    order = {id(event): place for place, event in enumerate(flow.facts.events)}
-    at, first, last = order[id(backward)], order[id(reset)], order[id(step)]
-    return first < last and not first < at < last and _leads_to(flow.ref.define.body, reset, step)
-
-
-def _leads_to(body: Sequence[t.Stmt], reset: Event, step: Event) -> bool:
-    """Whether each time that a step comes a reset has come before it, in the same iteration of the same loop."""
-    if reset.loop is not step.loop:
-        return False
-    if reset.site.node is step.site.node:
-        first, last = reset.inner, step.inner
-        if first is None or last is None or first.loop is not last.loop or first.conditional:
-            return False
-        return first.site.node is not last.site.node or _leads_to([], first, last)
-    if may_be_left_out(reset):
-        return False
-    return any(_stands_in(block, reset) for block in blocks_around(body, step))
-
-
-def _stands_in(block: Sequence[t.Stmt], event: Event) -> bool:
-    """Whether an event is a part of a statement of a block, or of a ``with`` in it, but of no branch."""
-    for stmt in block:
-        if isinstance(stmt, t.With):
-            if _stands_in(stmt.body, event):
-                return True
-        elif not t.blocks(stmt) and event.is_in([stmt]):
-            return True
-    return False
-
-
-def _path(run: Forward) -> str:
-    return run.given_as or run.module or ""
-
-
-def _is_of(run: Forward, optimizers: Sequence[_Optimizer]) -> bool:
-    path = _path(run)
-    return any(is_part(path, module) for each in optimizers for module in each.modules)
-
-
-def _is_part_of(run: Forward, other: Forward) -> bool:
-    """Whether a module is run as a part of another one, in one call."""
-    return run.site.node is other.site.node and is_within(_path(run), _path(other))
-
-
-def _shares(run: Forward, optimizers: Sequence[_Optimizer]) -> bool:
-    """Whether an optimizer may have parameters of what is run."""
-    return any(overlap(frozenset((_path(run),)), each.modules) for each in optimizers)
-
-
-def _is_given(run: Forward, made: Forward) -> bool:
-    """Whether a module is run with what another one gives, with its graph."""
-    return run.mode is not Mode.OFF and any(began_at(root.key, made) for root in run.given.roots)
 
 
 def _is_wanted_otherwise(flow: Flow, backward: Backward, run: Forward, given: Event) -> bool:
@@ -216,13 +113,17 @@ def _goes_on_with(flow: Flow, backward: Backward, made: Forward) -> bool:
     )
 
 
-def _is_first(flow: Flow, run: Forward, wasted: Sequence[_Optimizer]) -> bool:
-    """Whether nothing comes before a run, in the graph, whose gradients are used."""
+def _is_first(flow: Flow, run: Forward, wasted: frozenset[str]) -> bool:
+    """Whether nothing comes before a run, in the graph, whose gradients are used.
+
+    Args:
+        wasted: the modules whose gradients are thrown away.
+    """
     reach = run.given.reach
     if any(root.source is Source.LEAF for root in reach):
         return False
     before = [each for each in flow.facts.forwards if any(began_at(root.key, each) for root in reach)]
-    return all(each.is_frozen or _is_of(each, wasted) for each in before)
+    return all(each.is_frozen or path_of(each) in wasted for each in before)
 
 
 def _where_given(run: Forward, made: Forward) -> tuple[Event, Event] | None:
@@ -236,9 +137,9 @@ def _where_given(run: Forward, made: Forward) -> tuple[Event, Event] | None:
     return given, giving
 
 
-def _last_words(run: Forward, optimizer: str = "") -> frozenset[str]:
+def _last_words(run: Forward, *optimizers: str) -> frozenset[str]:
     source = run.source
-    paths = (_path(run), source.module if isinstance(source, Forward) else None, optimizer)
+    paths = (path_of(run), source.module if isinstance(source, Forward) else None, *optimizers)
     return frozenset(path.rpartition(".")[2] for path in paths if path)
 
 
@@ -247,10 +148,11 @@ def _is_hooked(flow: Flow) -> bool:
     return any(True for _ in flow.project.survey.texts_used("register_", flow.module, _HOOKS))
 
 
-def _have_in_common(flow: Flow, optimizer: _Optimizer, others: Sequence[_Optimizer]) -> bool:
-    """Whether a module of an optimizer may have parameters that one of other optimizers has."""
-    theirs = [module for other in others for module in other.modules]
-    return any(may_share(flow, one, other) for one in optimizer.modules for other in theirs)
+def _have_in_common(flow: Flow, holders: Sequence[Optimizer], others: Sequence[Optimizer]) -> bool:
+    """Whether a module of some optimizers may have parameters that one of other optimizers has."""
+    theirs = frozenset(module for other in others for module in other.modules)
+    ours = frozenset(module for holder in holders for module in holder.modules) - theirs
+    return any(may_share(flow, one, other) for one in ours for other in theirs)
 
 
 def _argument(flow: Flow, run: Forward, made: Forward) -> Site | None:

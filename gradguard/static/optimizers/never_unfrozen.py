@@ -9,7 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.files.outline import SCRIPT
 from gradguard.static.mistakes import NeverUnfrozen
 from gradguard.static.model import Loop, Step
-from gradguard.static.optimizers.thawed import is_switch, may_thaw, thawed
+from gradguard.static.optimizers.thawed import Thaw, is_switch, may_thaw, thawed
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of, reached
@@ -51,12 +51,14 @@ def _in_steps(flow: Flow, loop: Loop | None) -> Iterator[NeverUnfrozen]:
         step = next((each for each in concerned if _is_kept(flow, loop, each, freeze.module)), None)
         if step is None or step.target is None:
             continue
-        besides = _thawed_besides(flow, [*steps, *others], freeze) if may_thaw(flow, freeze.told) else frozenset()
+        besides = _thawed_besides(flow, [*steps, *others], freeze) if may_thaw(flow, freeze.told) else []
         if besides is not None:
             is_whole = all(is_part(module, freeze.module) for module in step.modules or ())
-            is_left_out = any(_has(step, each) for each in besides & frozen)
-            is_sure = is_whole or is_left_out
-            yield NeverUnfrozen(flow.site(freeze.stmt), freeze.module, step.target, step.source.site, is_sure)
+            left_out_by = [thaw.site for thaw in besides if any(_has(step, each) for each in thaw.paths & frozen)]
+            yield NeverUnfrozen(
+                flow.site(freeze.stmt), freeze.module, step.target, step.source.site, is_whole or bool(left_out_by),
+                left_out_by[0] if left_out_by else None,
+            )  # fmt: skip
 
 
 def _is_repeated(flow: Flow, loop: Loop | None) -> bool:
@@ -179,15 +181,16 @@ def _has(step: Step, module: str) -> bool:
     return any(is_part(each, module) for each in step.modules or ())
 
 
-def _thawed_besides(flow: Flow, steps: Sequence[Step], freeze: _Freeze) -> frozenset[str] | None:
-    """The networks that are made trainable again, where it is known that this one is not among them; else None.
+def _thawed_besides(flow: Flow, steps: Sequence[Step], freeze: _Freeze) -> list[Thaw] | None:
+    """What makes other networks trainable again, where it is known that this one is not among them; else None.
 
     They are such as an optimizer has: a list of networks may have this one in it.
     """
-    others = thawed(flow, freeze.told)
+    thaws = thawed(flow, freeze.told)
+    others = [path for thaw in thaws for path in thaw.paths]
     if not others or any(is_part(each, freeze.module) or is_part(freeze.module, each) for each in others):
         return None
-    return others if all(any(_has(step, each) for step in steps) for each in others) else None
+    return thaws if all(any(_has(step, each) for step in steps) for each in others) else None
 
 
 def _is_kept(flow: Flow, loop: Loop | None, step: Step, module: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.made_objects import callers
 from gradguard.static.program.paths import is_part
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gradguard.static.reading.called import Called
 
 _PARAMETERS = ("parameters", "named_parameters")
+_GOING_OVER = ("list", "tuple", "iter")
 
 
 def optimized(c: Called) -> frozenset[str] | None:
@@ -26,6 +28,8 @@ def optimized(c: Called) -> frozenset[str] | None:
     bound = t.path_of(parameters) if isinstance(parameters, t.Name | t.Attribute) else None
     if bound is not None:  # tuned = list(net.head.parameters()); self.params = chain(...)
         parameters = _only_value(c, bound) or parameters
+    while isinstance(parameters, t.Call) and parameters.name in _GOING_OVER and len(parameters.args) == 1:
+        parameters = parameters.args[0].value
     calls = [n for n in t.walk(parameters) if isinstance(n, t.Call) and isinstance(n.func, t.Attribute)]
     named = [_owner(call) for call in calls if _is_of_module(call)]
     if named:
@@ -202,21 +206,50 @@ _JOINING = ("chain", "list", "tuple", "iter")
 def held_by(flow: Flow, path: str) -> frozenset[str] | None:
     """The modules whose parameters an optimizer is given by whatever makes it: ``of_name(name)(net.parameters())``.
 
-    None where it is not written at each of the calls that make what is at its path.
+    None where it is not written at each of the calls that make what is at its path. Of what callers give a function,
+    those that they give it as well (reads other files).
     """
+    if path in flow.params and path not in flow.ref.assigned:
+        return _as_given(flow.ref, path)
+    return _held(flow.ref, path)
+
+
+def _held(ref: FunctionRef, path: str) -> frozenset[str] | None:
     found: set[str] = set()
-    for ref in _assigning(flow, path):
-        values = _bound_alone(ref, path)
+    for assigning in _assigning(ref, path):
+        values = _bound_alone(assigning, path)
         if values is None:
             return None
         for made in values:
-            given = made.argument("params", 0) if isinstance(made, t.Call) else None
-            modules = _all_known(list(_modules_in(given, ref))) if given is not None else None
-            kept = [_kept(ref, module) for module in modules or ()]
+            modules = modules_given(assigning, made) if isinstance(made, t.Call) else None
+            kept = [_kept(assigning, module) for module in modules or ()]
             if not kept or None in kept:
                 return None
             found.update(filter(None, kept))
     return frozenset(found) or None
+
+
+def modules_given(ref: FunctionRef, call: t.Call) -> frozenset[str] | None:
+    """The modules whose parameters a call is given, by the names of the function that it stands in."""
+    given = call.argument("params", 0)
+    return _all_known(list(_modules_in(given, ref))) if given is not None else None
+
+
+def _as_given(ref: FunctionRef, path: str) -> frozenset[str] | None:
+    """What an optimizer has that a function is given, ``train(G, D, opt_g)``, where it is ``Adam(G.parameters())``."""
+    found: set[frozenset[str] | None] = set()
+    for place, call in callers(ref):
+        given = ref.given_by(call)
+        optimizer = t.path_of(given[path]) if path in given else None
+        held = _held(place.ref, optimizer) if place.ref is not None and optimizer is not None else None
+        names = {module: name for name, value in given.items() if (module := t.path_of(value)) is not None}
+        found.add(_all_known([_renamed(names, module) for module in held]) if held is not None else None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _renamed(names: Mapping[str, str], module: str) -> str | None:
+    """A path of a caller by the name that it is given as, or the whole that it is in."""
+    return next((name + module[len(given) :] for given, name in names.items() if is_part(module, given)), None)
 
 
 def _bound_alone(ref: FunctionRef, path: str) -> list[t.Expr] | None:
@@ -227,11 +260,11 @@ def _bound_alone(ref: FunctionRef, path: str) -> list[t.Expr] | None:
     return values if len(values) == len(ref.assigned.get(path, [])) else None
 
 
-def _assigning(flow: Flow, path: str) -> Iterator[FunctionRef]:
+def _assigning(ref: FunctionRef, path: str) -> Iterator[FunctionRef]:
     """The function that has a variable, or the methods of its object, that have an attribute."""
-    owner = flow.ref.owner
+    owner = ref.owner
     if path.isidentifier():
-        yield flow.ref
+        yield ref
     elif path.startswith("self.") and path[5:].isidentifier() and owner is not None:
         yield from (method for cls in owner.lineage() for method in cls.methods.values())
 

@@ -59,7 +59,7 @@ def _told_otherwise(told: str) -> re.Pattern[str]:
     return re.compile(rf"\b{told}\((?![^#\n]*\bFalse\b)")
 
 
-class _Thaw(NamedTuple):
+class Thaw(NamedTuple):
     """A statement that makes modules trainable again.
 
     Args:
@@ -72,8 +72,8 @@ class _Thaw(NamedTuple):
     helper: FunctionRef | None = None
 
 
-def thawed(flow: Flow, told: str | None) -> frozenset[str]:
-    """The modules that a function, or the methods of its object, make trainable again, where nothing else may.
+def thawed(flow: Flow, told: str | None) -> list[Thaw]:
+    """Where a function, or the methods of its object, make modules trainable again, where nothing else may.
 
     Those of other methods are known by the paths that they have there; none where something may that is not followed
     (reads other files).
@@ -83,14 +83,14 @@ def thawed(flow: Flow, told: str | None) -> frozenset[str]:
     """
     refs = {id(ref.define): ref for ref in (flow.ref, *_methods(flow))}
     thaws = [thaw for ref in refs.values() for thaw in _thaws(ref, is_own=ref.define is flow.ref.define)]
-    return frozenset().union(*(thaw.paths for thaw in thaws)) if thaws and _are_all(flow, thaws, told) else frozenset()
+    return thaws if thaws and _are_all(flow, thaws, told) else []
 
 
 def _methods(flow: Flow) -> list[FunctionRef]:
     return methods_of(flow.ref.owner) if flow.ref.owner is not None else []
 
 
-def _thaws(ref: FunctionRef, *, is_own: bool) -> Iterator[_Thaw]:
+def _thaws(ref: FunctionRef, *, is_own: bool) -> Iterator[Thaw]:
     """The statements of a function that thaw what is known by a path that stays the same.
 
     Args:
@@ -119,21 +119,21 @@ def _is_gone_over(ref: FunctionRef, name: str) -> bool:
     return any(t.path_of(each) == name for target in loops for each in t.names_in(target))
 
 
-def _thaw(ref: FunctionRef, stmt: t.Stmt) -> _Thaw | None:
+def _thaw(ref: FunctionRef, stmt: t.Stmt) -> Thaw | None:
     site = Site(ref.chunk, stmt)
     if isinstance(stmt, t.Repeat):  # for p in net.parameters(): p.requires_grad = True
         taken = dict(parameters_taken(stmt.target, stmt.iterable))
         set_there = {path for each in stmt.body for path in _set_trainable(each)}
-        return _Thaw(site, frozenset(taken.values())) if taken and set_there <= set(taken) and set_there else None
+        return Thaw(site, frozenset(taken.values())) if taken and set_there <= set(taken) and set_there else None
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if not isinstance(call, t.Call) or any(_is_false(arg.value) for arg in call.args):
         return None
     if isinstance(call.func, t.Attribute) and call.func.name == "requires_grad_":
         path = t.path_of(call.func.value)
-        return _Thaw(site, frozenset((path,))) if path is not None else None
+        return Thaw(site, frozenset((path,))) if path is not None else None
     helper = _helper(ref, call)
     paths = _given(call) if helper is not None or is_switch(call.name) else None
-    return _Thaw(site, frozenset(paths), helper) if paths else None
+    return Thaw(site, frozenset(paths), helper) if paths else None
 
 
 def _set_trainable(stmt: t.Stmt) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _items(value: t.Expr) -> list[t.Expr]:
     return value.items if isinstance(value, t.Display) else [value]
 
 
-def _are_all(flow: Flow, thaws: list[_Thaw], told: str | None) -> bool:
+def _are_all(flow: Flow, thaws: list[Thaw], told: str | None) -> bool:
     """Whether nothing else in the program may thaw anything (reads other files)."""
     survey, near = flow.project.survey, flow.module
     here = [thaw.site for thaw in thaws if thaw.site.path == near.source.path]

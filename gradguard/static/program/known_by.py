@@ -184,6 +184,8 @@ def _harmless(node: t.Node, path: str, methods: frozenset[str]) -> Iterator[t.No
         yield from (
             each for each in t.walk(node.parts if isinstance(node, t.Text) else list(node.args)) if _is_at(each, path)
         )
+    elif isinstance(node, t.Operation) and node.operator in ("is", "is not"):  # None, where there may be none
+        yield from (each for each in node.operands if _is_at(each, path))
     elif isinstance(node, t.Call) and _is_at(node.func, path):
         yield node.func
     elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute):

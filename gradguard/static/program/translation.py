@@ -224,10 +224,15 @@ class Translation:
         return self._bounded(found), self._bounded(maybe)
 
     def _bounded(self, roots: set[Root]) -> Roots:
-        """Not more roots than can be told apart: deep call graphs would multiply them from level to level."""
+        """Not more roots than can be told apart: deep call graphs would multiply them from level to level.
+
+        What came in by the arguments stays told apart, where that is few enough.
+        """
         if len(roots) <= _MAX_ROOTS:
             return frozenset(roots) if roots else NONE
-        own = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
+        inner = {r for r in roots if isinstance(r.key, tuple) and not isinstance(r.key, Part) and r.source not in _KEPT}
+        own = {r for r in inner if isinstance(r.key, tuple) and r.key[0] is self.c.node}
+        own = own if len(roots) - len(own) < _MAX_ROOTS else inner
         return frozenset(roots - own) | frozenset(Root(r.source, (self.c.node, "many")) for r in own)
 
     def outer(self, root: Root) -> Value:

@@ -128,10 +128,9 @@ def external_call(c: Called) -> Value | None:
         "chain",
         "islice",
         "as_completed",
-        "Variable",
     ):
         return c.first or UNKNOWN
-    return None
+    return _variable(c) if tail == "Variable" else None
 
 
 def _cached(c: Called, name: str) -> Value | None:
@@ -273,6 +272,13 @@ def _keeps_given_weights(call: t.Call) -> bool:
     return freeze is None or (isinstance(freeze, t.Constant) and freeze.value is True)
 
 
+def _variable(c: Called) -> Value:
+    """``Variable(x)``: a leaf, or a tensor without a graph, whatever it is given. It has no history."""
+    made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR, maybe=NONE, must=NONE)
+    its_own = frozenset((Root(Source.LEAF, c.node),)) if c.node.is_true("requires_grad") else NONE
+    return made._replace(roots=its_own)
+
+
 def _torch(c: Called, name: str, tail: str) -> Value | None:
     requires_grad = c.node.is_true("requires_grad")
     copies = tail in k.COPYING_FUNCTIONS and (tail != "as_tensor" or _is_collection(c))
@@ -281,11 +287,8 @@ def _torch(c: Called, name: str, tail: str) -> Value | None:
         plain = holding(DATA, Held.CUT, c.node) if tail in ("tensor", "from_numpy") else DATA
         plain = constant_terms.numbers_of(plain, c.arguments[:1], c.flow.site(c.node)) if copies else plain
         return constant_terms.as_leaf(leaf, plain) if requires_grad else plain
-    if name == "torch.autograd.Variable":
-        made = (c.first or UNKNOWN)._replace(kind=Kind.TENSOR)
-        # Whatever it is given: it is a leaf then, with no history.
-        its_own = frozenset((Root(Source.LEAF, c.node),))
-        return made._replace(roots=its_own, maybe=NONE, must=NONE) if requires_grad else made
+    if name.startswith("torch.autograd.") and tail == "Variable":
+        return _variable(c)
     if name in ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.utils.data.ConcatDataset"):
         return each_of(c.first or UNKNOWN) if tail == "random_split" else c.first
     if name.startswith("torch.utils.checkpoint."):
