@@ -486,6 +486,10 @@ class Project:
         """Whether every call of a function that can be seen happens where no graph is recorded."""
         return self._without_grad.holds_for(ref)
 
+    def may_be_called_without_grad(self, ref: FunctionRef) -> bool:
+        """Whether some call of a function may happen where no graph is recorded."""
+        return self._without_grad.may_hold_for(ref)
+
     def is_left_to_others(self, ref: FunctionRef) -> bool:
         """Whether nobody is seen to call a function but, perhaps, the base class of another package."""
         return self._without_grad.is_left_to_others(ref)

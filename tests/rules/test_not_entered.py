@@ -84,7 +84,7 @@ CLEAN = {
     "over lines": evaluation("run_under(", "    torch.no_grad()", ")"),
     "returned": "def silent():\n            return torch.no_grad()",
     "in a dict": 'modes = {\n            "off": torch.no_grad(),\n            "on": torch.enable_grad(),\n        }',
-    "on one of two ways": "mode = (\n            torch.no_grad()\n            if off else torch.enable_grad()\n        )",
+    "on one of two ways": "mode = (\n            torch.no_grad()\n            if off else nullcontext()\n        )",
     "asked for": """
         def has_inference_mode():
             try:
