@@ -25,7 +25,8 @@ numbers, or looks at its shape.
 that some caller runs under `no_grad`, or may (a method of a name that many call); a `forward`, and whatever runs in a
 loop that evaluates (see GG301); a model that is given what has a graph: the graph is that one's; programs that freeze
 parameters anywhere, switch gradients off for good, or have a `forward` that computes gradients itself; what is named as
-a loss, a metric or a fixed network; what a script runs once, outside of a loop, to try it; unit tests.
+a loss, a metric or a fixed network; what a script runs once, outside of a loop, without weights that it loads: to try
+it; unit tests.
 
 **Waits at low confidence.** A method that nobody calls, of a class whose base comes from a package that cannot be read.
 
@@ -44,7 +45,7 @@ from gradguard.static.model import Function
 
 _TAKES_NUMBERS = sign(
     ".data", ".detach", ".item(", ".tolist(", ".numpy(", "argmax",
-    pattern=r"\.(?:data\b(?!\.)|detach_?\(|item\(|tolist\(|numpy\(|argmax\()|\.data\.(?:cpu|numpy|max|squeeze)\b",
+    pattern=r"\.(?:(?<!utils\.)data\b|detach_?\(|item\(|tolist\(|numpy\(|argmax\()",
     own=True,
 )  # fmt: skip
 _HAS_MODEL = sign("nn.Module", "nn.Sequential", "optim", "load_state_dict", ".eval(")

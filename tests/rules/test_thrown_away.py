@@ -84,6 +84,12 @@ FLAGGED = {
                     pred = torch.max(test_output, 1)[1].data.numpy()
                     print((pred == test_y).mean())
     """,
+    "a script that draws from what was trained": """
+        G = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        G.load_state_dict(torch.load("weights.pt"))
+        fake = G(torch.randn(8, 4))  # !
+        save_image(fake.data.mul(0.5), "fake.png")
+    """,
     "a prediction": """
         def predict(sentence, model, tokenizer):
             model.eval()
@@ -271,6 +277,11 @@ CLEAN = {
         net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
         out = net(torch.zeros(1, 4))
         print(out.detach())
+    """,
+    "a script that tries its model with what it loads": """
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        net.load_state_dict(torch.load("weights.pt"))
+        print(net(torch.zeros(1, 4)).shape)
     """,
     "a unit test": """
         class TestNet(unittest.TestCase):

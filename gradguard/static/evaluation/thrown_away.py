@@ -57,7 +57,8 @@ def _is_told(flow: Flow, forward: Forward) -> bool:
     """Whether it is part of an evaluation, which is told as a whole, or happens once: a script tries its model out."""
     around = list(forward.loop.around()) if forward.loop is not None else []
     evaluates = any(loop.evaluates or loop.evaluates_by_name or loop.recorded_in_vain is forward for loop in around)
-    return evaluates or (not around and flow.facts.name == SCRIPT)
+    is_tried = not around and flow.facts.name == SCRIPT and "load_state_dict(" not in flow.module.source.text
+    return evaluates or is_tried
 
 
 def _is_needed(flow: Flow, forward: Forward) -> bool:
