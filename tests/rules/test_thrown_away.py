@@ -179,6 +179,7 @@ CLEAN = {
     "only its shape": agent("return self.net(x).shape"),
     "only its size": agent("return self.net(x).view(1, -1).size(1)"),
     "only whether it is there": agent("out = self.net(x)", "return out is None"),
+    "only something of its shape": agent("out = self.net(x)", "return torch.rand_like(out)"),
     "only printed": agent("print(self.net(x))"),
     "run for what it does": agent("self.net(x)", "return y"),
     "given a graph": agent("h = self.net(x)", "print(self.target_net(h).mean().item())", "return h"),

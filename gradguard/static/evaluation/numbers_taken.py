@@ -16,6 +16,9 @@ _OF_SHAPE = frozenset(
     "untyped_storage is_contiguous __len__".split()
 )
 _NUMBERS = k.BREAKING_METHODS - _OF_SHAPE
+_SHAPED = frozenset(
+    "ones_like zeros_like full_like empty_like rand_like randn_like randint_like numel is_tensor".split()
+)
 _LOOKING = frozenset(("print", "len", "isinstance", "type", "range", "hasattr", "id"))
 _COMPARING = frozenset(("==", "!=", "<", ">", "<=", ">="))
 _ASKING = frozenset(("is", "is not", "in", "not in", "not"))
@@ -178,6 +181,8 @@ def _parts_of_call(call: t.Call) -> Iterator[tuple[t.Expr, Use]]:
     elif not isinstance(func, t.Name):
         yield func, Use.ALL
     path = t.path_of(func) or ""
-    is_cut = path in ("float", "int") or (path.startswith("torch.") and call.name in k.BREAKING_FUNCTIONS)
-    way = Use.NUMBERS if is_cut else Use.LOOKED_AT if path in _LOOKING else Use.ALL
+    is_torch = path.startswith("torch.")
+    is_looking = path in _LOOKING or (is_torch and call.name in _SHAPED)
+    is_cut = path in ("float", "int") or (is_torch and call.name in k.BREAKING_FUNCTIONS)
+    way = Use.LOOKED_AT if is_looking else Use.NUMBERS if is_cut else Use.ALL
     yield from ((arg.value, way) for arg in call.args)
