@@ -1,11 +1,11 @@
 """A model is run with a graph, and all that is used of it is numbers without one.
 
 **What happens.** `net(x).detach()` first records the whole graph of the call, with all activations that a backward
-would need, and then throws it away. So does a model whose output is only read by `.data`, `.item()`, `.numpy()` or
-`argmax()`: the targets of a loss, an action that is chosen, samples that are drawn and saved. What is computed is
-right. But the activations of all layers are in memory at once until the call is over, beside those of the graph that is
-to be trained (measured with torch 2.13: twenty linear layers of width 1024 on a batch of 4096 take 336 MB at their
-peak, and 34 MB under `no_grad`), and recording takes its time.
+would need, and then throws it away. So does a model whose output is only read by `.data`, `.item()` or `argmax()`: the
+targets of a loss, an action that is chosen, samples that are drawn and saved. What is computed is right. But the
+activations of all layers are in memory at once until the call is over, beside those of the graph that is to be trained
+(measured with torch 2.13: twenty linear layers of width 1024 on a batch of 4096 take 336 MB at their peak, and 34 MB
+under `no_grad`), and recording takes its time.
 
 ```python
 next_q = target_net(next_states).detach().max(1)[0]
@@ -23,10 +23,10 @@ numbers, or looks at its shape.
 
 **Not flagged.** What is returned, kept, or given to something with its graph, or a backward goes through; a function
 that some caller runs under `no_grad`, or may (a method of a name that many call); a `forward`, and whatever runs in a
-loop that evaluates (see GG301); a model that is given what has a graph: the graph is that one's; programs that freeze
-parameters anywhere, switch gradients off for good, or have a `forward` that computes gradients itself; what is named as
-a loss, a metric or a fixed network; what a script runs once, outside of a loop, without weights that it loads: to try
-it; unit tests.
+loop that evaluates (see GG301); a model that is given what has a graph: the graph is that one's; what is made an array
+of without a `detach()`: NumPy refuses what has a graph (see GG302); programs that freeze parameters anywhere, switch
+gradients off for good, or have a `forward` that computes gradients itself; what is named as a loss, a metric or a fixed
+network; what a script runs once, outside of a loop, without weights that it loads: to try it; unit tests.
 
 **Waits at low confidence.** A method that nobody calls, of a class whose base comes from a package that cannot be read.
 
@@ -44,8 +44,8 @@ from gradguard.signs import sign
 from gradguard.static.model import Function
 
 _TAKES_NUMBERS = sign(
-    ".data", ".detach", ".item(", ".tolist(", ".numpy(", "argmax",
-    pattern=r"\.(?:(?<!utils\.)data\b|detach_?\(|item\(|tolist\(|numpy\(|argmax\()",
+    ".data", ".detach", ".item(", ".tolist(", "argmax", "argmin",
+    pattern=r"\.(?:(?<!utils\.)data\b|detach_?\(|item\(|tolist\(|argmax\(|argmin\()",
     own=True,
 )  # fmt: skip
 _HAS_MODEL = sign("nn.Module", "nn.Sequential", "optim", "load_state_dict", ".eval(")

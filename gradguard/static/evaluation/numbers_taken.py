@@ -11,25 +11,19 @@ from enum import IntEnum
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 
-_OF_SHAPE = frozenset(
-    "size dim numel ndimension nelement element_size data_ptr get_device is_floating_point stride storage "
-    "untyped_storage is_contiguous __len__".split()
-)
-_NUMBERS = k.BREAKING_METHODS - _OF_SHAPE
-_SHAPED = frozenset(
-    "ones_like zeros_like full_like empty_like rand_like randn_like randint_like numel is_tensor".split()
-)
-_LOOKING = frozenset(("print", "len", "isinstance", "type", "range", "hasattr", "id"))
-_COMPARING = frozenset(("==", "!=", "<", ">", "<=", ">="))
-_ASKING = frozenset(("is", "is not", "in", "not in", "not"))
+_NUMBERS = frozenset("detach item tolist argmax argmin".split())
+"""What takes them so that it tells; whatever else has no graph besides may stand beside it."""
+_LOOKING = frozenset(("print", "len", "isinstance", "type", "range", "hasattr", "id", "float", "int"))
+_COMPARING = frozenset(("==", "!=", "<", ">", "<=", ">=", "is", "is not", "in", "not in", "not"))
 
 
 class Use(IntEnum):
     """What is taken of a value."""
 
     ALL = 0  # with its graph, if it has one
-    LOOKED_AT = 1  # its shape, its type
+    LOOKED_AT = 1  # its shape, its type, how it compares
     NUMBERS = 2  # without their graph
+    ARRAY = 3  # as NumPy does, which refuses a tensor that has a graph: there is none, whatever this reads like
 
 
 def calls_without_graph(define: t.Define) -> set[t.Call]:
@@ -128,23 +122,23 @@ class _Reading:
                 self.seen.add(inner)
             if way is Use.ALL:
                 found.append(inner)
-            elif way is Use.NUMBERS:
-                self._note(inner)
+            elif way is not Use.LOOKED_AT:
+                self._note(inner, way)
         return found
 
-    def _note(self, node: t.Name | t.Call) -> None:
+    def _note(self, node: t.Name | t.Call, way: Use) -> None:
         if isinstance(node, t.Name):
-            self.taken.add(node.id)
+            (self.taken if way is Use.NUMBERS else self.leaking).add(node.id)
         else:
-            self.found.add(node)
+            (self.found if way is Use.NUMBERS else self.kept).add(node)
 
 
 def _reached(expr: t.Expr, use: Use) -> Iterator[tuple[t.Name | t.Call, Use]]:
-    """The names and calls in an expression, each with what is taken of it."""
+    """The names and calls in an expression, each with what is taken of it: what comes first decides."""
     if isinstance(expr, t.Name | t.Call):
         yield expr, use
     for inner, way in _parts(expr):
-        yield from _reached(inner, max(use, way))
+        yield from _reached(inner, use if way is Use.ALL else way)
 
 
 def _parts(expr: t.Expr) -> Iterator[tuple[t.Expr, Use]]:
@@ -158,8 +152,7 @@ def _parts(expr: t.Expr) -> Iterator[tuple[t.Expr, Use]]:
     elif isinstance(expr, t.Call):
         yield from _parts_of_call(expr)
     elif isinstance(expr, t.Operation):
-        way = Use.NUMBERS if expr.operator in _COMPARING else Use.LOOKED_AT if expr.operator in _ASKING else Use.ALL
-        yield from ((each, way) for each in expr.operands)
+        yield from ((each, Use.LOOKED_AT if expr.operator in _COMPARING else Use.ALL) for each in expr.operands)
     elif isinstance(expr, t.Display):
         yield from ((each, Use.ALL) for each in expr.items)
     elif isinstance(expr, t.DictDisplay):
@@ -174,15 +167,13 @@ def _parts(expr: t.Expr) -> Iterator[tuple[t.Expr, Use]]:
 
 
 def _parts_of_call(call: t.Call) -> Iterator[tuple[t.Expr, Use]]:
-    func = call.func
+    func, path = call.func, t.path_of(call.func) or ""
+    cut = Use.NUMBERS if call.name in _NUMBERS else Use.LOOKED_AT
     if isinstance(func, t.Attribute):
-        shape = Use.LOOKED_AT if func.name in _OF_SHAPE else Use.ALL
-        yield func.value, Use.NUMBERS if func.name in _NUMBERS else shape
+        other = cut if func.name in k.BREAKING_METHODS else Use.ALL
+        yield func.value, Use.ARRAY if func.name == "numpy" else other
     elif not isinstance(func, t.Name):
         yield func, Use.ALL
-    path = t.path_of(func) or ""
-    is_torch = path.startswith("torch.")
-    is_looking = path in _LOOKING or (is_torch and call.name in _SHAPED)
-    is_cut = path in ("float", "int") or (is_torch and call.name in k.BREAKING_FUNCTIONS)
-    way = Use.LOOKED_AT if is_looking else Use.NUMBERS if is_cut else Use.ALL
+    is_cut = path in _LOOKING or (path.startswith("torch.") and call.name in k.BREAKING_FUNCTIONS)
+    way = cut if is_cut else Use.ARRAY if path.startswith(("np.", "numpy.")) else Use.ALL
     yield from ((arg.value, way) for arg in call.args)

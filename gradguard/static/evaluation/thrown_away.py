@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # Whatever may keep a model from recording anything, in any file of the program.
 _SILENT = re.compile(
     r"requires?_grad(?:_?\(|\s*=(?!=))\s*(?!True)|\bfreez|\bfrozen|set_grad_enabled\(\s*(?:mode\s*=\s*)?False|"
-    r"\b(?:hub|jit)\.load\(|\bonnx|ultralytics|\byolo|facenet_pytorch|sentence_transformers",
+    r"\b(?:hub|jit)\.load\(|\bonnx|tensorrt|quantization\b|torch\.ao\b|"
+    r"ultralytics|\byolo|facenet_pytorch|sentence_transformers",
     re.I,
 )
 # What measures, changes or makes data has no parameters as a rule, or is a fixed network.
