@@ -28,7 +28,10 @@ of without a `detach()`: NumPy refuses what has a graph (see GG302); programs th
 gradients off for good, or have a `forward` that computes gradients itself; what is named as a loss, a metric or a fixed
 network; what a script runs once, outside of a loop, without weights that it loads: to try it; unit tests.
 
-**Waits at low confidence.** A method that nobody calls, of a class whose base comes from a package that cannot be read.
+**Waits at low confidence.** What is neither in evaluation mode, nor in a function that asks a model for something
+(`predict`, `sample`, `select_action`), of a model that follows another one (`target_net`) or of data that are held out
+(`test_x`): a `detach()` beside a training may stand there to be seen. A method that nobody calls, of a class whose base
+comes from a package that cannot be read.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>,
 <https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation>.
@@ -59,10 +62,10 @@ def throws_it_away(function: Function) -> Iterator[Finding]:
     if not thrown or function.may_be_called_without_grad():
         return
     is_run_by_others = function.is_among_tests or function.is_left_to_others()
-    for forward in thrown:
+    for forward, is_asked in thrown:
         yield rule.finding(
             forward.site,
             f"`{forward.module}` records a graph here that is thrown away: only numbers without it are used",
             help="run it under `torch.no_grad()`",
-            confidence=Confidence.LOW if is_run_by_others else Confidence.HIGH,
+            confidence=Confidence.HIGH if is_asked and not is_run_by_others else Confidence.LOW,
         )

@@ -16,7 +16,7 @@ def agent(*lines: str) -> str:
                 self.net, self.target_net = Net(width), Net(width)
                 self.optimizer = torch.optim.Adam(self.net.parameters())
 
-            def work(self, x, y):
+            def predict(self, x, y):
                 {body}
 
         class Net(nn.Module):
@@ -62,14 +62,14 @@ FLAGGED = {
         "self.optimizer.step()",
     ),
     "samples that are saved": """
-        def train(G, D, loader, g_optimizer, z):
+        def train(G, D, loader, g_optimizer, fixed_z):
             for i, x in enumerate(loader):
                 loss = -D(G(torch.randn(8, 2))).mean()
                 g_optimizer.zero_grad()
                 loss.backward()
                 g_optimizer.step()
                 if i % 100 == 0:
-                    samples = G(z).data.numpy()[:16]  # !
+                    samples = G(fixed_z).data.numpy()[:16]  # !
                     plt.imsave("samples.png", samples)
     """,
     "a look at the test data while training": """
@@ -314,7 +314,7 @@ def test_flagged(snippet: str) -> None:
 
 @pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
 def test_clean(snippet: str) -> None:
-    assert_clean(snippet, CODE)
+    assert_clean(snippet, CODE, Confidence.LOW)
 
 
 @pytest.mark.parametrize(
@@ -335,6 +335,19 @@ def test_waits_where_a_package_may_call_it() -> None:
 
             def choose(self, x):
                 return self.net(x).argmax(1)
+    """
+    (found,) = findings(snippet, CODE, Confidence.LOW)
+    assert found.confidence is Confidence.LOW
+
+
+def test_waits_beside_a_training() -> None:
+    snippet = """
+        def train(net, memory, loader, optimizer):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimizer.step()
+                memory.put(net(x).detach(), y)
     """
     (found,) = findings(snippet, CODE, Confidence.LOW)
     assert found.confidence is Confidence.LOW

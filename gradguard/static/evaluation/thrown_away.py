@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gradguard.static import tree as t
 from gradguard.static.evaluation.numbers_taken import calls_without_graph
 from gradguard.static.files.outline import SCRIPT
 from gradguard.static.model import Forward, Mode
@@ -34,8 +35,21 @@ _FIXED = re.compile(
 )
 
 
-def thrown_away(flow: Flow) -> Iterator[Forward]:
-    """The module calls of a function that record a graph, of which only numbers without it are used."""
+# Functions that ask a model for something, arguments that are there to look at, and models that follow another one.
+_ASKS = re.compile(
+    r"eval|valid|test|infer|predict|sampl|generat|translat|reconstruct|interpol|visuali|plot|show|demo|draw|"
+    r"(?:^|_)act(?:ion)?s?(?:_|$)|select_|choose|greedy",
+    re.I,
+)
+_HELD_OUT = re.compile(r"^(?:x_|y_)?(?:test|val|valid|eval|dev|fixed|view)(?:_|$)|_(?:test|val|valid)$", re.I)
+_FOLLOWS = re.compile(r"target|teacher|momentum|(?:^|_)(?:old|ema)(?:_|$)", re.I)
+
+
+def thrown_away(flow: Flow) -> Iterator[tuple[Forward, bool]]:
+    """The module calls of a function that record a graph, of which only numbers without it are used.
+
+    Each with whether it surely is to train nothing: a ``detach()`` beside a training may be meant to be seen.
+    """
     facts, survey = flow.facts, flow.project.survey
     if facts.is_test or facts.gradients_wanted or facts.name == "forward":
         return
@@ -43,7 +57,18 @@ def thrown_away(flow: Flow) -> Iterator[Forward]:
     without = calls_without_graph(flow.ref.define) if recording else set()
     found = [each for each in recording if each.site.node in without and not _is_needed(flow, each)]
     if found and not survey.mentions(_SILENT, flow.module) and not survey.has_learning_forward(flow.module, None):
-        yield from (each for each in found if not each.may_record_nothing())
+        yield from ((each, _is_asked(flow, each)) for each in found if not each.may_record_nothing())
+
+
+def _is_asked(flow: Flow, forward: Forward) -> bool:
+    """Whether a model is only asked for something there, by the mode that it is in, or by names."""
+    if flow.facts.name == SCRIPT and forward.loop is None:
+        return True  # with weights that it loads
+    if forward.is_evaluated or _ASKS.search(flow.facts.name) is not None:
+        return True
+    call = forward.site.node
+    given = [t.path_of(arg.value) or "" for arg in call.args] if isinstance(call, t.Call) else []
+    return _FOLLOWS.search(forward.module or "") is not None or any(_HELD_OUT.search(last(path)) for path in given)
 
 
 def _records(forward: Forward) -> bool:
