@@ -1,37 +1,37 @@
 """A model is run with a graph, and all that is used of it is numbers without one.
 
-**What happens.** `net(x).detach()` first records the whole graph of the call, with all activations that a backward
-would need, and then throws it away. So does a model whose output is only read by `.data`, `.item()` or `argmax()`: the
-targets of a loss, an action that is chosen, samples that are drawn and saved. What is computed is right. But the
-activations of all layers are in memory at once until the call is over, beside those of the graph that is to be trained
-(measured with torch 2.13: twenty linear layers of width 1024 on a batch of 4096 take 336 MB at their peak, and 34 MB
-under `no_grad`), and recording takes its time.
+**What happens.** A model that is asked for something, an action, a sample, a prediction, records the whole graph of the
+call, with all activations that a backward would need; then `.data`, `.detach()`, `.item()` or `argmax()` takes the
+numbers and throws it away. What is computed is right. But the activations of all layers are in memory at once until the
+call is over (measured with torch 2.13: twenty linear layers of width 1024 on a batch of 4096 take 336 MB at their peak,
+and 34 MB under `no_grad`), and recording takes its time.
 
 ```python
-next_q = target_net(next_states).detach().max(1)[0]
+def select_action(self, state):
+    return self.net(state).argmax(1).item()
 ```
 
 **Instead**, record nothing:
 
 ```python
-with torch.no_grad():
-    next_q = target_net(next_states).max(1)[0]
+@torch.no_grad()
+def select_action(self, state):
+    return self.net(state).argmax(1).item()
 ```
 
-**Told** where each use of what the call gives is seen in its function, under whatever local names, and each one takes
-numbers, or looks at its shape.
+**Told** of models in evaluation mode, in functions that are named so (`predict`, `sample`, `select_action`), on data
+that are held out (`test_x`) and in scripts that load weights, where each use of what the call gives is seen in its
+function, under whatever local names, and each one takes numbers, or looks at its shape.
 
-**Not flagged.** What is returned, kept, or given to something with its graph, or a backward goes through; a function
-that some caller runs under `no_grad`, or may (a method of a name that many call); a `forward`, and whatever runs in a
-loop that evaluates (see GG301); a model that is given what has a graph: the graph is that one's; what is made an array
-of without a `detach()`: NumPy refuses what has a graph (see GG302); programs that freeze parameters anywhere, switch
-gradients off for good, or have a `forward` that computes gradients itself; what is named as a loss, a metric or a fixed
-network; what a script runs once, outside of a loop, without weights that it loads: to try it; unit tests.
+**Not flagged.** A `detach()` beside a training, as of a target network: it may stand there to be seen; what is
+returned, kept, or given to something with its graph, or a backward goes through; a function that some caller runs under
+`no_grad`, or may (a method of a name that many call); a `forward`, and whatever runs in a loop that evaluates (see
+GG301); a model that is given what has a graph: the graph is that one's; what is made an array of without a `detach()`:
+NumPy refuses what has a graph (see GG302); programs that freeze parameters anywhere, switch gradients off for good, or
+have a `forward` that computes gradients itself; what is named as a loss, a metric or a fixed network; what a script
+runs once, outside of a loop, without weights that it loads: to try it; unit tests.
 
-**Waits at low confidence.** What is neither in evaluation mode, nor in a function that asks a model for something
-(`predict`, `sample`, `select_action`), of a model that follows another one (`target_net`) or of data that are held out
-(`test_x`): a `detach()` beside a training may stand there to be seen. A method that nobody calls, of a class whose base
-comes from a package that cannot be read.
+**Waits at low confidence.** A method that nobody calls, of a class whose base comes from a package that cannot be read.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>,
 <https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation>.
@@ -62,10 +62,10 @@ def throws_it_away(function: Function) -> Iterator[Finding]:
     if not thrown or function.may_be_called_without_grad():
         return
     is_run_by_others = function.is_among_tests or function.is_left_to_others()
-    for forward, is_asked in thrown:
+    for forward in thrown:
         yield rule.finding(
             forward.site,
             f"`{forward.module}` records a graph here that is thrown away: only numbers without it are used",
             help="run it under `torch.no_grad()`",
-            confidence=Confidence.HIGH if is_asked and not is_run_by_others else Confidence.LOW,
+            confidence=Confidence.LOW if is_run_by_others else Confidence.HIGH,
         )

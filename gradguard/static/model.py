@@ -153,8 +153,7 @@ class Function:
             and its object has not put it into evaluation mode from the start (reads other files).
         put_off: the module calls of a generator that it returns out of a `no_grad` of its own.
         not_entered: the statements that only make a gradient mode: ``torch.no_grad()``.
-        thrown_away: the module calls of whose results only numbers without a graph are used, each with whether it
-            surely is to train nothing (reads other files).
+        thrown_away: the module calls that only ask a model for numbers, with a graph (reads other files).
         evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
@@ -347,7 +346,7 @@ class Function:
     never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
     put_off: Callable[[], list[Forward]] = field(default=list, repr=False)
     not_entered: Callable[[], list[Site]] = field(default=list, repr=False)
-    thrown_away: Callable[[], list[tuple[Forward, bool]]] = field(default=list, repr=False)
+    thrown_away: Callable[[], list[Forward]] = field(default=list, repr=False)
     evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     normalised_twice: Callable[[], list[NormalisedTwice]] = field(default=list, repr=False)

@@ -100,6 +100,16 @@ FLAGGED = {
 }
 
 CLEAN = {
+    "beside a training": """
+        def train(net, target_net, memory, loader, optimizer):
+            for x, y in loader:
+                loss = F.mse_loss(net(x), target_net(y).detach())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                memory.put(net(x).detach(), y)
+    """,
+    "a way back that is no gradient": agent("z = self.net(x)", "return self.net.backward(z).sum().item()"),
     "under no_grad": agent("with torch.no_grad():", "    return self.net(x).detach()"),
     "decorated": """
         @torch.no_grad()
@@ -335,19 +345,6 @@ def test_waits_where_a_package_may_call_it() -> None:
 
             def choose(self, x):
                 return self.net(x).argmax(1)
-    """
-    (found,) = findings(snippet, CODE, Confidence.LOW)
-    assert found.confidence is Confidence.LOW
-
-
-def test_waits_beside_a_training() -> None:
-    snippet = """
-        def train(net, memory, loader, optimizer):
-            for x, y in loader:
-                optimizer.zero_grad()
-                F.cross_entropy(net(x), y).backward()
-                optimizer.step()
-                memory.put(net(x).detach(), y)
     """
     (found,) = findings(snippet, CODE, Confidence.LOW)
     assert found.confidence is Confidence.LOW

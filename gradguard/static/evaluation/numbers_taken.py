@@ -23,7 +23,9 @@ class Use(IntEnum):
     ALL = 0  # with its graph, if it has one
     LOOKED_AT = 1  # its shape, its type, how it compares
     NUMBERS = 2  # without their graph
-    ARRAY = 3  # as NumPy does, which refuses a tensor that has a graph: there is none, whatever this reads like
+    KEPT = (
+        3  # by a `backward`; or by NumPy, which refuses a tensor with a graph: there is none, whatever this reads like
+    )
 
 
 def calls_without_graph(define: t.Define) -> set[t.Call]:
@@ -171,9 +173,10 @@ def _parts_of_call(call: t.Call) -> Iterator[tuple[t.Expr, Use]]:
     cut = Use.NUMBERS if call.name in _NUMBERS else Use.LOOKED_AT
     if isinstance(func, t.Attribute):
         other = cut if func.name in k.BREAKING_METHODS else Use.ALL
-        yield func.value, Use.ARRAY if func.name == "numpy" else other
+        yield func.value, Use.KEPT if func.name in ("numpy", "backward") else other
     elif not isinstance(func, t.Name):
         yield func, Use.ALL
     is_cut = path in _LOOKING or (path.startswith("torch.") and call.name in k.BREAKING_FUNCTIONS)
-    way = cut if is_cut else Use.ARRAY if path.startswith(("np.", "numpy.")) else Use.ALL
+    is_keeping = call.name == "backward" or path.startswith(("np.", "numpy."))
+    way = cut if is_cut else Use.KEPT if is_keeping else Use.ALL
     yield from ((arg.value, way) for arg in call.args)

@@ -35,29 +35,30 @@ _FIXED = re.compile(
 )
 
 
-# Functions that ask a model for something, arguments that are there to look at, and models that follow another one.
+# Functions that ask a model for something, and arguments that are there to look at.
 _ASKS = re.compile(
     r"eval|valid|test|infer|predict|sampl|generat|translat|reconstruct|interpol|visuali|plot|show|demo|draw|"
     r"(?:^|_)act(?:ion)?s?(?:_|$)|select_|choose|greedy",
     re.I,
 )
 _HELD_OUT = re.compile(r"^(?:x_|y_)?(?:test|val|valid|eval|dev|fixed|view)(?:_|$)|_(?:test|val|valid)$", re.I)
-_FOLLOWS = re.compile(r"target|teacher|momentum|(?:^|_)(?:old|ema)(?:_|$)", re.I)
 
 
-def thrown_away(flow: Flow) -> Iterator[tuple[Forward, bool]]:
-    """The module calls of a function that record a graph, of which only numbers without it are used.
+def thrown_away(flow: Flow) -> Iterator[Forward]:
+    """The module calls that only ask a model for something, with a graph of which nothing is used.
 
-    Each with whether it surely is to train nothing: a ``detach()`` beside a training may be meant to be seen.
+    A ``detach()`` beside a training is none: it may stand there to be seen.
     """
     facts, survey = flow.facts, flow.project.survey
     if facts.is_test or facts.gradients_wanted or facts.name == "forward":
         return
-    recording = [each for each in facts.forwards if _records(each) and not _is_told(flow, each)]
+    recording = [
+        each for each in facts.forwards if _records(each) and not _is_told(flow, each) and _is_asked(flow, each)
+    ]
     without = calls_without_graph(flow.ref.define) if recording else set()
     found = [each for each in recording if each.site.node in without and not _is_needed(flow, each)]
     if found and not survey.mentions(_SILENT, flow.module) and not survey.has_learning_forward(flow.module, None):
-        yield from ((each, _is_asked(flow, each)) for each in found if not each.may_record_nothing())
+        yield from (each for each in found if not each.may_record_nothing())
 
 
 def _is_asked(flow: Flow, forward: Forward) -> bool:
@@ -68,7 +69,7 @@ def _is_asked(flow: Flow, forward: Forward) -> bool:
         return True
     call = forward.site.node
     given = [t.path_of(arg.value) or "" for arg in call.args] if isinstance(call, t.Call) else []
-    return _FOLLOWS.search(forward.module or "") is not None or any(_HELD_OUT.search(last(path)) for path in given)
+    return any(_HELD_OUT.search(last(path)) is not None for path in given)
 
 
 def _records(forward: Forward) -> bool:
