@@ -146,7 +146,7 @@ CLEAN = {
         "return loss.item()",
     ),
     "backpropagated through another model": """
-        def train(G, D, d_optimizer, z, y):
+        def sample_and_train(G, D, d_optimizer, z, y):
             fake = G(z)
             result = D(fake)
             loss = F.binary_cross_entropy(result, torch.ones(result.size()))
@@ -161,7 +161,7 @@ CLEAN = {
                 self.G, self.D = G, D
                 self.optimizer = torch.optim.Adam(self.G.parameters())
 
-            def step(self, z):
+            def sample_and_step(self, z):
                 fake = self.G(z)
                 self.train_on(fake)
                 return fake.detach()
@@ -204,7 +204,7 @@ CLEAN = {
                 for p in self.net.parameters():
                     p.requires_grad = False
 
-            def work(self, x):
+            def predict(self, x):
                 return self.net(x).detach()
 
         class Net(nn.Module):
