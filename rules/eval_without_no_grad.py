@@ -45,10 +45,11 @@ graphs; so it does out of a function that is decorated. Return a list, or `yield
 
 **Not flagged.** A loop that needs gradients (training under `model.eval()` with frozen batch norm, adversarial attacks,
 MAML, energy models); a model whose parameters were all frozen, or whose `forward` runs everything without gradients, or
-that is told so (`net(x, no_grad=True)`); inputs that are `volatile` (torch 0.3, where that was `no_grad`); a function
-that is only called under `no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`);
-Lightning's `validation_step` and the like, which the framework runs without gradients; a model of another library, in a
-file that imports torch too.
+that is told so (`net(x, no_grad=True)`); inputs that are `volatile` (torch 0.3, where that was `no_grad`; since 0.4 it
+does nothing, which counts where the program shows that it is of that time, as by `loss.item()`); a function that is
+only called under `no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`); Lightning's
+`validation_step` and the like, which the framework runs without gradients; a model of another library, in a file that
+imports torch too.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
 same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an

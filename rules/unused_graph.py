@@ -43,8 +43,8 @@ where `fake = generator(z)` keeps it until the discriminator's backward). A netw
 is not known to have parameters at all; what is returned, kept, or given to code that cannot be read, with its graph;
 what has a use that does not surely end the graph; a function that somebody calls under `no_grad`, or nobody at all; a
 context that may switch gradients off (`with self.mode:`); what runs once in a program, or to find out a size; programs
-with hooks on layers, which may use what they see. Evaluations: GG301 tells of them. A network that is trained for
-nothing (GG253), or that a backward goes through for nothing (GG252).
+with hooks on layers, which may use what they see. Evaluations: GG301 tells of them, and GG308 of a model that is only
+asked for something. A network that is trained for nothing (GG253), or that a backward goes through for nothing (GG252).
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation>;
 <https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html>;

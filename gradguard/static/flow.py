@@ -141,6 +141,7 @@ class Flow(FlowNotes):
         facts.is_async = define.is_async
         # facts outlive this reading, and go without a collection: none of these holds the flow or the facts
         facts.called_without_grad = lambda: project.called_without_grad(ref)
+        facts.may_be_called_without_grad = lambda: project.may_be_called_without_grad(ref)
         facts.is_left_to_others = lambda: project.is_left_to_others(ref)
         facts.callers_backpropagate = backpropagate_result
         facts.is_handed_over = lambda: is_handed_over(project, ref)

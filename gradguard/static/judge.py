@@ -35,7 +35,9 @@ from gradguard.static.backward.written_behind import written_behind
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
+from gradguard.static.evaluation.not_entered import not_entered
 from gradguard.static.evaluation.put_off import put_off
+from gradguard.static.evaluation.thrown_away import thrown_away
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
 from gradguard.static.kept.class_lists import class_lists
 from gradguard.static.kept.counted_keys import counted_keys
@@ -183,6 +185,8 @@ def judge(flow: Flow) -> None:
     if flow.facts.forwards:
         flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
     flow.facts.put_off = lambda: list(put_off(flow))
+    flow.facts.thrown_away = lambda: list(thrown_away(flow))
+    flow.facts.not_entered = lambda: list(not_entered(flow))
     flow.facts.evaluated_once = lambda: evaluated_once(flow)
     flow.facts.never_recorded = lambda: list(never_recorded(flow))
     flow.facts.normalised_twice = lambda: list(normalised_twice(flow))

@@ -153,6 +153,7 @@ class Function:
         gradients_wanted: it asks for gradients of an input.
         torch: the name that the module gives to torch, if it imports it.
         called_without_grad: whether every call of it that can be seen happens under no_grad (reads other files).
+        may_be_called_without_grad: whether some call of it may happen under no_grad (reads other files).
         is_left_to_others: whether nobody calls it but, perhaps, the base class of a package that cannot be read, in
             whatever mode (reads other files).
         callers_backpropagate: whether a caller of a function runs a backward over what it returns (reads other files).
@@ -163,6 +164,8 @@ class Function:
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
         put_off: the module calls of a generator that it returns out of a `no_grad` of its own.
+        not_entered: the statements that only make a gradient mode: ``torch.no_grad()``.
+        thrown_away: the module calls that only ask a model for numbers, with a graph (reads other files).
         evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
         kept_outputs: of the ``forward`` of an ``autograd.Function``: the statements that put an output on ``ctx``.
         passed_over: what passes a batch over after its backward, so that its gradients stay.
@@ -380,6 +383,8 @@ class Function:
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
     put_off: Callable[[], list[Forward]] = field(default=list, repr=False)
+    not_entered: Callable[[], list[Site]] = field(default=list, repr=False)
+    thrown_away: Callable[[], list[Forward]] = field(default=list, repr=False)
     evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)
     never_recorded: Callable[[], list[NeverRecorded]] = field(default=list, repr=False)
     normalised_twice: Callable[[], list[NormalisedTwice]] = field(default=list, repr=False)
@@ -407,6 +412,7 @@ class Function:
     tensor_params: tuple[str, ...] = ()
     cached_calls: list[CachedCall] = field(default_factory=list)
     called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
+    may_be_called_without_grad: Callable[[], bool] = field(default=lambda: False, repr=False)
     is_left_to_others: Callable[[], bool] = field(default=lambda: False, repr=False)
     callers_backpropagate: Callable[[Function], bool] = field(default=lambda _: False, repr=False)
     is_handed_over: Callable[[], bool] = field(default=lambda: False, repr=False)

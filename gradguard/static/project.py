@@ -490,6 +490,10 @@ class Project:
         """The functions that call one, each with the gradient mode in which it does (reads other files)."""
         return self._without_grad.calls(ref)
 
+    def may_be_called_without_grad(self, ref: FunctionRef) -> bool:
+        """Whether some call of a function may happen where no graph is recorded."""
+        return self._without_grad.may_hold_for(ref)
+
     def is_left_to_others(self, ref: FunctionRef) -> bool:
         """Whether nobody is seen to call a function but, perhaps, the base class of another package."""
         return self._without_grad.is_left_to_others(ref)

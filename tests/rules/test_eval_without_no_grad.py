@@ -13,6 +13,29 @@ from tests.rules.snippets import assert_clean, assert_flagged, findings, twin
 CODE = "GG301"
 
 FLAGGED = {
+    "volatile inputs, since torch 0.4": """
+        from torch.autograd import Variable
+
+        def evaluate(net, loader):
+            net.eval()
+            total = 0
+            for x, y in loader:
+                loss = F.cross_entropy(net(Variable(x, volatile=True)), y)  # !
+                total += loss.item()
+            return total
+    """,
+    "volatile inputs, on a device": """
+        from torch.autograd import Variable
+
+        device = torch.device("cuda")
+
+        def evaluate(net, loader):
+            net.eval()
+            for x in loader:
+                x = Variable(x.to(device))
+                x.volatile = True
+                print(net(x).max(1)[1])  # !
+    """,
     "all items at once, in a list": """
         def evaluate(net, graphs):
             net.eval()
@@ -1004,6 +1027,35 @@ CLEAN = {
             net.eval().requires_grad_(False)
             for x in loader:
                 print(net(x).argmax(1))
+    """,
+    "volatile inputs, and numbers as before torch 0.4": """
+        from torch.autograd import Variable
+
+        def evaluate(net, loader, device):
+            net.to(device)
+            net.eval()
+            total = 0
+            for x, y in loader:
+                total += F.cross_entropy(net(Variable(x, volatile=True)), y).data[0]
+            return total
+    """,
+    "volatile inputs, for torch before 0.4 and since": """
+        from torch.autograd import Variable
+
+        def evaluate(net, loader):
+            net.eval()
+            with torch.no_grad() if torch.__version__ >= "0.4" else nullcontext():
+                print(0)
+            for x in loader:
+                print(net(Variable(x, volatile=True)).max(1)[1])
+    """,
+    "volatile inputs, and numbers of arrays": """
+        from torch.autograd import Variable
+
+        def evaluate(net, loader):
+            net.eval()
+            for x in loader:
+                print(net(Variable(x, volatile=True)).max(1)[1], x.numpy().mean().item())
     """,
     "volatile inputs of torch 0.3": """
         from torch.autograd import Variable

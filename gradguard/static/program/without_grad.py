@@ -50,6 +50,20 @@ class WithoutGrad:
             self._known[key] = self._reaches_only(ref, distance)
         return self._known[key]
 
+    def may_hold_for(self, ref: FunctionRef) -> bool:
+        """Whether some call of a function, or of a method of its name, may happen where no graph is recorded."""
+        waiting, known = [ref], {ref.define}
+        for _ in range(_MAX_CALLS):
+            callers: list[FunctionRef] = []
+            for each in waiting:
+                sites = self._sites(each) or self._sites_by_name(each)
+                if sites is None or any(mode in _OFF for _, mode in sites):
+                    return True
+                callers += (flow.ref for flow, _ in sites if flow.ref.define not in known)
+                known |= {caller.define for caller in callers}
+            waiting = callers
+        return False
+
     def is_left_to_others(self, ref: FunctionRef, levels: int = _MAX_CALLS) -> bool:
         """Whether all calls of a function begin in a method that nobody calls but, perhaps, a package's base class.
 
@@ -69,14 +83,7 @@ class WithoutGrad:
 
     def calls(self, ref: FunctionRef) -> list[Site]:
         """The calls of a function that can be seen, those of a method by its name where no others can."""
-        if sites := self._sites(ref):
-            return sites
-        name, survey = ref.define.name, self._project.survey
-        if ref.owner is None or survey.is_called_by_many(name, ref.module):
-            return []
-        anywhere = tuple(survey.callers_anywhere(name, ref.module))
-        self._project.uses(ref.module, anywhere)
-        return [*self._calls_in(anywhere, ref, lambda flow: _modes_named(flow, name))]
+        return self._sites(ref) or self._sites_by_name(ref) or []
 
     def _is_called_on_something(self, ref: FunctionRef) -> bool:
         """Whether something of its program calls a method of this name on an object of which nothing is known."""
@@ -130,6 +137,15 @@ class WithoutGrad:
             mode in _OFF or (mode is Mode.INHERITED and distance < _MAX_CALLS and self.holds_for(flow.ref, distance))
             for flow, mode in sites
         )
+
+    def _sites_by_name(self, ref: FunctionRef) -> list[Site] | None:
+        """Where a method of this name is called on whatever object; None where too many files do so."""
+        name, survey = ref.define.name, self._project.survey
+        if survey.is_called_by_many(name, ref.module):
+            return None
+        anywhere = tuple(survey.callers_anywhere(name, ref.module)) if ref.owner is not None else ()
+        self._project.uses(ref.module, anywhere)
+        return list(self._calls_in(anywhere, ref, lambda flow: _modes_named(flow, name)))
 
     def _calls_in(
         self, modules: Iterable[Module], ref: FunctionRef, modes: Callable[[Flow], Iterable[Mode]]

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _SINCE_NO_GRAD = re.compile(
     r"no_grad|set_grad_enabled|inference_mode|torch\.device\(|\.to\((?:\w+\.)*device|\.item\(\)"
 )
+# Of these, what nothing else has: NumPy's numbers have an `item()` as well.
+_SURELY_SINCE = re.compile(
+    r"\btorch\.(?:no_grad|inference_mode|device)\(|set_grad_enabled\(|\.to\((?:\w+\.)*device\)|\bloss\w*\.item\(\)"
+)
+# What only torch before has, or a program that is written for both.
+_BEFORE = re.compile(r"\.data\[0\]|async=True|\b__version__\b|\bhasattr\(torch\b|\btorch\s*[<=]=\s*0\.[1-3]\b")
 _GIVEN = re.compile(r"\bvolatile\s*=(?!=)\s*([^,)\n]+)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 # What makes batches without being called by name.
@@ -29,11 +35,24 @@ _TORCHTEXT_ITERATOR = re.compile(r"\b(?:Bucket|BPTT)?Iterator\b")
 
 
 def given(flow: Flow, value: t.Expr, state: State) -> None:
-    """An input is made volatile, or told to be: ``Variable(x, volatile=not train)``, ``x.volatile = True``."""
+    """An input is made volatile, or told to be: ``Variable(x, volatile=not train)``, ``x.volatile = True``.
+
+    Since torch 0.4 that does nothing.
+    """
+    if _means_nothing(flow):
+        return
     if isinstance(value, t.Constant):
         state.mode = Mode.UNKNOWN if value.value is True else state.mode
     elif state.evaluating or EVALUATION_FUNCTION.search(flow.facts.name):
         state.mode = Mode.UNKNOWN
+
+
+def _means_nothing(flow: Flow) -> bool:
+    """Whether the program only runs with a torch that knows no volatile inputs."""
+    survey, module = flow.project.survey, flow.module
+    if _BEFORE.search(module.source.text) is not None:
+        return False
+    return survey.mentions(_SURELY_SINCE, module) and not survey.mentions(_BEFORE, module)
 
 
 def may_be(flow: Flow) -> bool:
