@@ -46,21 +46,6 @@ FLAGGED = {
     "printed besides": agent("out = self.net(x)  # !", "print(out.shape, out)", "return out.detach()"),
     "by its forward": agent("return self.net.forward(x).detach()  # !"),
     "in a loop": agent("for i in range(8):", "    y[i] = self.net(x[i]).detach()  # !", "return y"),
-    "the target of a loss": agent(
-        "target = y + 0.9 * self.target_net(x).detach()  # !",
-        "loss = F.mse_loss(self.net(x), target)",
-        "self.optimizer.zero_grad()",
-        "loss.backward()",
-        "self.optimizer.step()",
-    ),
-    "the target under a name, detached last": agent(
-        "q = self.target_net(x)  # !",
-        "target = y + 0.9 * q",
-        "loss = F.mse_loss(self.net(x), target.detach())",
-        "self.optimizer.zero_grad()",
-        "loss.backward()",
-        "self.optimizer.step()",
-    ),
     "samples that are saved": """
         def train(G, D, loader, g_optimizer, fixed_z):
             for i, x in enumerate(loader):
@@ -315,6 +300,31 @@ CLEAN = {
                 return self.net(batch).argmax(1)
     """,
 }
+
+
+IN_A_TRAINING = {
+    "the target of a loss": agent(
+        "target = y + 0.9 * self.target_net(x).detach()  # !",
+        "loss = F.mse_loss(self.net(x), target)",
+        "self.optimizer.zero_grad()",
+        "loss.backward()",
+        "self.optimizer.step()",
+    ),
+    "the target under a name, detached last": agent(
+        "q = self.target_net(x)  # !",
+        "target = y + 0.9 * q",
+        "loss = F.mse_loss(self.net(x), target.detach())",
+        "self.optimizer.zero_grad()",
+        "loss.backward()",
+        "self.optimizer.step()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_TRAINING)
+def test_what_a_training_runs_for_nothing_is_told_once(name: str) -> None:
+    assert_flagged(IN_A_TRAINING[name], "GG305")
+    assert_clean(twin(IN_A_TRAINING[name]), CODE)
 
 
 @pytest.mark.parametrize("snippet", FLAGGED.values(), ids=FLAGGED)
