@@ -56,7 +56,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
 from gradguard.signs import CACHE, CACHE_GIVEN, CACHE_IN_FILE, CACHE_OF_GIVEN, FORWARD, sign
 from gradguard.static.fixes.edits import one_line
-from gradguard.static.mistakes import CachedCall
+from gradguard.static.mistakes.kept import CachedCall
 from gradguard.static.model import Function
 from gradguard.static.values import Kind, Source
 

@@ -49,7 +49,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
 from gradguard.static.fixes.edits import detached, instead, one_line
-from gradguard.static.mistakes import Cancelled
+from gradguard.static.mistakes.losses import Cancelled
 from gradguard.static.model import Function
 
 

@@ -49,7 +49,7 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.fixes.edits import one_line, with_call
 from gradguard.static.fixes.rewrites import copied
-from gradguard.static.mistakes import LiveState
+from gradguard.static.mistakes.optimizers import LiveState
 from gradguard.static.model import Function
 from gradguard.static.source import Site
 

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import sign
-from gradguard.static.mistakes import PutAway
+from gradguard.static.mistakes.kept import PutAway
 from gradguard.static.model import Function
 
 rule = Rule(

@@ -36,7 +36,7 @@ from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import sign
 from gradguard.static import tree as t
 from gradguard.static.fixes.edits import instead, one_line
-from gradguard.static.mistakes import PlateauDirection
+from gradguard.static.mistakes.optimizers import PlateauDirection
 from gradguard.static.model import Function
 from gradguard.static.source import Site
 

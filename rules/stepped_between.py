@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import TRAINS
-from gradguard.static.mistakes import SteppedBetween
+from gradguard.static.mistakes.backward import SteppedBetween
 from gradguard.static.model import Function
 
 rule = Rule("GG250", "stepped-between", Severity.ERROR, TRAINS)

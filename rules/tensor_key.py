@@ -47,7 +47,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import EVALUATES, KEPT_UNDER, LOOP, TRAINS, sign
 from gradguard.static.fixes.edits import one_line, with_call
-from gradguard.static.mistakes import TensorKey
+from gradguard.static.mistakes.kept import TensorKey
 from gradguard.static.model import Function
 from gradguard.static.source import Site
 

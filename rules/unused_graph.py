@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import TRAINING, TRAINS, sign
-from gradguard.static.mistakes import UnusedGraph
+from gradguard.static.mistakes.backward import UnusedGraph
 from gradguard.static.model import Function
 
 # What ends a graph, in a function that is named as one that acts: what trains may be in another file.

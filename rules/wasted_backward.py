@@ -49,7 +49,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Fix, Severity
 from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.fixes.edits import one_line, with_call
-from gradguard.static.mistakes import WastedBackward
+from gradguard.static.mistakes.backward import WastedBackward
 from gradguard.static.model import Function
 from gradguard.static.reading.certain import surely_tensor
 

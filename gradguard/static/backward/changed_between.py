@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import goes_through
-from gradguard.static.mistakes import ChangedBetween
+from gradguard.static.mistakes.backward import ChangedBetween
 from gradguard.static.model import Backward, Forward, Mode
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import functions_called

@@ -22,7 +22,7 @@ from gradguard.static.backward.kept_for_backward import (
 from gradguard.static.backward.way_to_loss import WayToLoss
 from gradguard.static.backward.written_behind import NOT_TRAINING, asks_for_evaluation
 from gradguard.static.losses.normalised import layers_of
-from gradguard.static.mistakes import ChangedInPlace
+from gradguard.static.mistakes.backward import ChangedInPlace
 from gradguard.static.model import Mode
 from gradguard.static.program.bound_paths import binds
 from gradguard.static.program.made_objects import Place, makers, named_in

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.losses.sums import At, Scope, called_in, contained, names_of, scope_of
-from gradguard.static.mistakes import CountedTwice
+from gradguard.static.mistakes.backward import CountedTwice
 from gradguard.static.model import Backward, Event, Function, OpaqueCall, Step, ZeroGrad
 from gradguard.static.program.functions_called import functions_run
 from gradguard.static.reading.rounds import blocks_around

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import FrozenInput
+from gradguard.static.mistakes.backward import FrozenInput
 from gradguard.static.program.classes import Class
 from gradguard.static.program.order import comes_before
 

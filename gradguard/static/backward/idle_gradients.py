@@ -9,7 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.backward.filled import goes_through
 from gradguard.static.backward.idle_networks import idle_network
 from gradguard.static.backward.taken_layers import idle_layers
-from gradguard.static.mistakes import IdleGradients
+from gradguard.static.mistakes.backward import IdleGradients
 from gradguard.static.model import Backward, Forward, Mode, Step
 from gradguard.static.optimizers.optimized import overlap
 from gradguard.static.program.paths import is_part

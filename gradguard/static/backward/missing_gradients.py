@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import NoGradient
+from gradguard.static.mistakes.backward import NoGradient
 from gradguard.static.optimizers.parameter_iterators import resolved
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef

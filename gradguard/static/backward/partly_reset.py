@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import filled
-from gradguard.static.mistakes import PartlyReset
+from gradguard.static.mistakes.backward import PartlyReset
 from gradguard.static.model import Function, Loop
 from gradguard.static.optimizers.optimized import overlap
 from gradguard.static.values import Kind, Value

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import PassedOver
+from gradguard.static.mistakes.backward import PassedOver
 from gradguard.static.model import Backward, Event, Function, OpaqueCall, Step, ZeroGrad
 from gradguard.static.program.order import following, has
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.evaluation.sure_layers import Made, always_run, calls_in, constructors
-from gradguard.static.mistakes import ReplayedDraw
+from gradguard.static.mistakes.backward import ReplayedDraw
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of

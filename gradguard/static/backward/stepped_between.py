@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.backward.needed_weights import gives_one, is_of_torch, needs_weights
-from gradguard.static.mistakes import SteppedBetween
+from gradguard.static.mistakes.backward import SteppedBetween
 from gradguard.static.model import Backward, Event, Forward, Mode, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimizers.optimized import overlap
 from gradguard.static.program.paths import is_part

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import IdleGradients
+from gradguard.static.mistakes.backward import IdleGradients
 from gradguard.static.model import Forward
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.source import Site

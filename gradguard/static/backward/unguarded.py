@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import Unguarded
+from gradguard.static.mistakes.backward import Unguarded
 from gradguard.static.model import Backward, Step, ZeroGrad
 from gradguard.static.program.order import blocks_of
 from gradguard.static.program.paths import is_part

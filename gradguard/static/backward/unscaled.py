@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import Unscaled
+from gradguard.static.mistakes.backward import Unscaled
 from gradguard.static.model import Backward, OpaqueCall, Step
 from gradguard.static.program.functions_called import functions_called
 from gradguard.static.reading.rounds import excludes, round_of

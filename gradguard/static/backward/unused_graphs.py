@@ -13,7 +13,7 @@ from gradguard.static.backward.all_cut import AllCut, own_parts, way_to
 from gradguard.static.backward.filled import began_at, goes_through
 from gradguard.static.backward.idle_gradients import idle_gradients
 from gradguard.static.evaluation.evaluated_once import evaluated_once
-from gradguard.static.mistakes import UnusedGraph
+from gradguard.static.mistakes.backward import UnusedGraph
 from gradguard.static.model import Backward, Forward, Mode, Scope
 from gradguard.static.optimizers.has_parameters import class_has_parameters, has_parameters
 from gradguard.static.optimizers.named_frozen import may_be_frozen

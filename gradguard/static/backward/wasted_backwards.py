@@ -25,7 +25,7 @@ from gradguard.static.backward.thrown_away import (
     reached,
     thrown_away,
 )
-from gradguard.static.mistakes import WastedBackward
+from gradguard.static.mistakes.backward import WastedBackward
 from gradguard.static.model import Backward, Event, Forward
 from gradguard.static.optimizers.frozen_by_name import may_freeze
 from gradguard.static.optimizers.shared_parameters import may_share

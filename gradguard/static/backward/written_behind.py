@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.backward.data_writes import Written, written
-from gradguard.static.mistakes import WrittenBehind
+from gradguard.static.mistakes.backward import WrittenBehind
 from gradguard.static.model import Mode
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.optimizers.trained_apart import cut

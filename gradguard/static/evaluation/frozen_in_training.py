@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.evaluation.sure_layers import surely_has_mode_layers
-from gradguard.static.mistakes import FrozenInTraining
+from gradguard.static.mistakes.evaluation import FrozenInTraining
 from gradguard.static.model import TrainingMode
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef

@@ -12,7 +12,7 @@ from gradguard.static.backward.filled import goes_through
 from gradguard.static.evaluation.evaluation_loops import is_evaluation
 from gradguard.static.evaluation.mode_layers import texts_of
 from gradguard.static.evaluation.sure_layers import calls_in, class_has_mode_layers, surely_has_mode_layers
-from gradguard.static.mistakes import NeverInEvaluation
+from gradguard.static.mistakes.evaluation import NeverInEvaluation
 from gradguard.static.model import Backward, Event, Forward, Loop, Mode, OpaqueCall, TrainingMode
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef

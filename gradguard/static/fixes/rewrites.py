@@ -7,7 +7,7 @@ import re
 from gradguard.findings import Fix
 from gradguard.static import tree as t
 from gradguard.static.fixes.edits import inserted_call, instead, one_line
-from gradguard.static.mistakes import LiveState, Unregistered
+from gradguard.static.mistakes.optimizers import LiveState, Unregistered
 from gradguard.static.model import Event
 from gradguard.static.source import Site
 

@@ -13,7 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.kept.default_lists import has_tensor, makes_list
 from gradguard.static.kept.never_emptied import is_never_emptied
 from gradguard.static.kept.same_again import ALWAYS, loop_of_same
-from gradguard.static.mistakes import ClassList
+from gradguard.static.mistakes.kept import ClassList
 from gradguard.static.model import Form, Store
 from gradguard.static.program.classes import Class
 from gradguard.static.program.handed import makers_in

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.kept.kept_under import KeptUnder, kept_under
 from gradguard.static.kept.random_keys import asks_length
-from gradguard.static.mistakes import RandomKey
+from gradguard.static.mistakes.kept import RandomKey
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of

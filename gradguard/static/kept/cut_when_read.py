@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.one_handle import is_known_outside
-from gradguard.static.mistakes import CutWhenRead
+from gradguard.static.mistakes.kept import CutWhenRead
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import leading_to, methods_of, reached
 

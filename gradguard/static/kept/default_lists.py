@@ -12,7 +12,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.kept.handed_modules import handed_without
 from gradguard.static.kept.same_again import ALWAYS, loop_of_same
-from gradguard.static.mistakes import DefaultList
+from gradguard.static.mistakes.kept import DefaultList
 from gradguard.static.model import Form
 from gradguard.static.program.bound_paths import binds
 from gradguard.static.program.functions_called import calls_of

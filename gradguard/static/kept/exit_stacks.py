@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.kept.one_handle import is_known_outside
 from gradguard.static.kept.same_again import binds_anew, loop_of_same
-from gradguard.static.mistakes import LeftOnStack
+from gradguard.static.mistakes.kept import LeftOnStack
 from gradguard.static.model import HookRegistration, Loop
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of

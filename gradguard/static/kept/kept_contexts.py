@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.never_emptied import is_never_emptied
-from gradguard.static.mistakes import KeptContext
+from gradguard.static.mistakes.kept import KeptContext
 from gradguard.static.model import Scope
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions_called import functions_called

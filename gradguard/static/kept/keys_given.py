@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.kept.kept_under import KeptUnder, kept_under, parts_of
-from gradguard.static.mistakes import TensorKey
+from gradguard.static.mistakes.kept import TensorKey
 from gradguard.static.program.functions_called import calls_of
 from gradguard.static.program.names import used_as_tensors
 from gradguard.static.values import Kind

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import LeftByError
+from gradguard.static.mistakes.kept import LeftByError
 from gradguard.static.model import Scope
 from gradguard.static.program.names import attributes_of
 from gradguard.static.source import Site

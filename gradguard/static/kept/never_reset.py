@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.backward.backward_below import runs_backward
 from gradguard.static.kept.never_emptied import takes_out
-from gradguard.static.mistakes import NeverReset
+from gradguard.static.mistakes.kept import NeverReset
 from gradguard.static.model import Form, Store
 from gradguard.static.optimizers.schedulers import called
 from gradguard.static.program.classes import Class

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from gradguard.static import tree as t
 from gradguard.static.kept.never_emptied import is_never_emptied
-from gradguard.static.mistakes import OverLimit
+from gradguard.static.mistakes.kept import OverLimit
 from gradguard.static.model import Scope
 from gradguard.static.reading.conditions import length_test
 

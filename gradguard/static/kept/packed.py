@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.never_emptied import is_never_emptied
-from gradguard.static.mistakes import PutAway
+from gradguard.static.mistakes.kept import PutAway
 from gradguard.static.model import Call, Scope, Site
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef

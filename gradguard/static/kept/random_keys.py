@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.kept_under import kept_under, parts_of
-from gradguard.static.mistakes import RandomKey
+from gradguard.static.mistakes.kept import RandomKey
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of, functions_called
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.tensor_keys import bound_pairs
-from gradguard.static.mistakes import ReplacedState
+from gradguard.static.mistakes.kept import ReplacedState
 from gradguard.static.model import Loop
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of, functions_called

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.kept.never_emptied import is_never_emptied
-from gradguard.static.mistakes import KeptKey
+from gradguard.static.mistakes.kept import KeptKey
 from gradguard.static.program.classes import Class
 from gradguard.static.program.names import in_method
 from gradguard.static.reading.places import assigned_anywhere

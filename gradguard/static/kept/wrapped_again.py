@@ -13,7 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.kept.chain_kept import are_all_listed, is_gone_through
 from gradguard.static.kept.chained import Link, link_of
 from gradguard.static.kept.same_again import holds_again, is_rebound, loop_of_same
-from gradguard.static.mistakes import WrappedAgain
+from gradguard.static.mistakes.kept import WrappedAgain
 from gradguard.static.model import Loop
 from gradguard.static.program.bound_paths import binds
 from gradguard.static.values import Kind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at, goes_through, may_be_stepped
-from gradguard.static.mistakes import CutEachStep
+from gradguard.static.mistakes.losses import CutEachStep
 from gradguard.static.model import Forward, Loop, Mode
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions_called import functions_called

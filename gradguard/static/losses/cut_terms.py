@@ -21,7 +21,7 @@ from gradguard.static.backward.thrown_away import (
     thrown_away,
 )
 from gradguard.static.losses.sums import Added, At, scope_of, sums_and_terms
-from gradguard.static.mistakes import CutTerm
+from gradguard.static.mistakes.losses import CutTerm
 from gradguard.static.model import Backward, Event, Forward
 from gradguard.static.program.functions_called import functions_called
 

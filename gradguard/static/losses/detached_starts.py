@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import DetachedStart
+from gradguard.static.mistakes.losses import DetachedStart
 from gradguard.static.model import Backward, GradCall, Step
 from gradguard.static.optimizers.unreached import moves_gradients
 from gradguard.static.program.functions import FunctionRef

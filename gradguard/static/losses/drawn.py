@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at, goes_through
 from gradguard.static.losses.draws import Draw, computed_by, draws, is_of, names_of, path_in
-from gradguard.static.mistakes import Drawn
+from gradguard.static.mistakes.losses import Drawn
 from gradguard.static.model import Forward, Mode
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.functions_called import calls_of

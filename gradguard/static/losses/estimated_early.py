@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import EstimatedEarly
+from gradguard.static.mistakes.losses import EstimatedEarly
 from gradguard.static.program.bound_paths import binds
 from gradguard.static.program.order import following
 

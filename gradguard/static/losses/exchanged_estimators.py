@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import Exchanged
+from gradguard.static.mistakes.losses import Exchanged
 from gradguard.static.model import Mode
 from gradguard.static.program.functions_called import functions_run
 from gradguard.static.source import Site

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.losses.moving_targets import compared, cuts, runs_of, unshaped
 from gradguard.static.losses.sums import At, contained, scope_of
-from gradguard.static.mistakes import LiveAdvantage
+from gradguard.static.mistakes.losses import LiveAdvantage
 from gradguard.static.model import Mode
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of, functions_called

@@ -21,7 +21,7 @@ from gradguard.static.losses.sums import (
     sums_and_terms,
     without_minus,
 )
-from gradguard.static.mistakes import LiveMultiplied
+from gradguard.static.mistakes.losses import LiveMultiplied
 from gradguard.static.model import Backward, Mode, Step
 from gradguard.static.optimizers.schedulers import called
 from gradguard.static.program.functions import FunctionRef

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at
-from gradguard.static.mistakes import MovingTarget
+from gradguard.static.mistakes.losses import MovingTarget
 from gradguard.static.model import Forward, Mode
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import functions_called

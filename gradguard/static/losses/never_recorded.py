@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import NeverRecorded
+from gradguard.static.mistakes.losses import NeverRecorded
 from gradguard.static.model import Mode
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.optimizers.trained_apart import cut

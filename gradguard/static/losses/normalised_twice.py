@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.losses.normalised import Result, results
-from gradguard.static.mistakes import NormalisedTwice
+from gradguard.static.mistakes.losses import NormalisedTwice
 from gradguard.static.model import Mode
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.made_objects import Place, callers, makers, named_in

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import OnlyDetached
+from gradguard.static.mistakes.losses import OnlyDetached
 from gradguard.static.model import Mode
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class

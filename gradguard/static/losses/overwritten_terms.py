@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import OverwrittenTerm
+from gradguard.static.mistakes.losses import OverwrittenTerm
 from gradguard.static.model import Mode
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.order import blocks_of

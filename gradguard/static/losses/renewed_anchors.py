@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.mistakes import RenewedAnchor
+from gradguard.static.mistakes.losses import RenewedAnchor
 from gradguard.static.model import Mode
 from gradguard.static.program.functions_called import functions_called
 from gradguard.static.program.order import has

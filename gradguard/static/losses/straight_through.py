@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.fixes.edits import one_line
-from gradguard.static.mistakes import Cancelled
+from gradguard.static.mistakes.losses import Cancelled
 from gradguard.static.model import Mode
 from gradguard.static.program.functions_called import functions_run
 from gradguard.static.source import Site

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import may_be_stepped
 from gradguard.static.losses.moving_targets import cuts, runs_of
-from gradguard.static.mistakes import UnevenCut
+from gradguard.static.mistakes.losses import UnevenCut
 from gradguard.static.model import Mode
 from gradguard.static.program.functions_called import functions_run
 from gradguard.static.values import Kind, Source

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.kept.tensor_keys import bound_pairs
-from gradguard.static.mistakes import AveragedGradient
+from gradguard.static.mistakes.optimizers import AveragedGradient
 from gradguard.static.model import Mode
 from gradguard.static.reading.modes import gradient_context
 from gradguard.static.values import Kind

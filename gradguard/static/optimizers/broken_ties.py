@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.memo import memo_of
-from gradguard.static.mistakes import BrokenTie
+from gradguard.static.mistakes.optimizers import BrokenTie
 from gradguard.static.optimizers.replacing import replaces
 from gradguard.static.program.bound_paths import binds, mentions, names_of
 from gradguard.static.program.classes import Class

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import IdleOptimizer
+from gradguard.static.mistakes.optimizers import IdleOptimizer
 from gradguard.static.optimizers.optimized import modules_given, overlap
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.known_by import Place, places

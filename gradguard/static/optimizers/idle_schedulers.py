@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import IdleScheduler
+from gradguard.static.mistakes.optimizers import IdleScheduler
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.known_by import places
 from gradguard.static.program.own_methods import methods_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.evaluation.sure_layers import always_run, constructors
-from gradguard.static.mistakes import LeftOut
+from gradguard.static.mistakes.optimizers import LeftOut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions_called import calls_of
 

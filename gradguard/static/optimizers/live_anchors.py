@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import LiveState
+from gradguard.static.mistakes.optimizers import LiveState
 from gradguard.static.program.order import has
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.program.parameter_names import is_live, last_of, loops_of, named, parameters_in, same_memory

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import LiveState
+from gradguard.static.mistakes.optimizers import LiveState
 from gradguard.static.optimizers.live_anchors import elements_of, is_one_model, kept_live, may_move, puts
 from gradguard.static.program.made_objects import Place, callers
 from gradguard.static.program.own_methods import methods_of

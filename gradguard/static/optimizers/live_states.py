@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import LiveState
+from gradguard.static.mistakes.optimizers import LiveState
 from gradguard.static.model import Loop
 from gradguard.static.optimizers.live_anchors import live_anchors
 from gradguard.static.optimizers.live_averages import live_averages

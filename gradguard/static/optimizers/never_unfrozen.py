@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.files.outline import SCRIPT
-from gradguard.static.mistakes import NeverUnfrozen
+from gradguard.static.mistakes.optimizers import NeverUnfrozen
 from gradguard.static.model import Loop, Step
 from gradguard.static.optimizers.thawed import Thaw, is_switch, may_thaw, thawed
 from gradguard.static.program.classes import Class

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import PlateauDirection
+from gradguard.static.mistakes.optimizers import PlateauDirection
 from gradguard.static.optimizers.schedulers import called
 from gradguard.static.optimizers.steps_of_schedulers import steps_of
 from gradguard.static.program.functions import FunctionRef

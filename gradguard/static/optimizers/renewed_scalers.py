@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import RenewedScaler
+from gradguard.static.mistakes.optimizers import RenewedScaler
 from gradguard.static.optimizers.epochs import calls_in_epochs, counted, is_over_epochs, loops_around
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.reaching import levels_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.backward.backward_below import runs_backward
-from gradguard.static.mistakes import ScheduleLength
+from gradguard.static.mistakes.optimizers import ScheduleLength
 from gradguard.static.optimizers.schedulers import called, known_as
 from gradguard.static.optimizers.stale_schedulers import schedulers_made
 from gradguard.static.program.bound_paths import mentions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.backward.backward_below import runs_backward
-from gradguard.static.mistakes import SchedulerFirst
+from gradguard.static.mistakes.optimizers import SchedulerFirst
 from gradguard.static.optimizers.stale_schedulers import schedulers_made
 from gradguard.static.program.bound_paths import mentions
 from gradguard.static.program.functions import FunctionRef

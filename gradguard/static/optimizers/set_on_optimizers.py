@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import SetOnOptimizer
+from gradguard.static.mistakes.optimizers import SetOnOptimizer
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.functions_called import calls_of
 from gradguard.static.program.paths import last

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import LiveState
+from gradguard.static.mistakes.optimizers import LiveState
 from gradguard.static.optimizers.averages import averages_within
 from gradguard.static.optimizers.state_dicts import states_in
 from gradguard.static.program.classes import Class

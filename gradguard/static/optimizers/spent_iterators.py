@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.files.outline import SCRIPT
 from gradguard.static.memo import memo_of
-from gradguard.static.mistakes import SpentIterator
+from gradguard.static.mistakes.optimizers import SpentIterator
 from gradguard.static.optimizers.parameter_iterators import (
     Stream,
     gives_iterator,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import StaleScheduler
+from gradguard.static.mistakes.optimizers import StaleScheduler
 from gradguard.static.optimizers.schedulers import is_stepped, makes_optimizer, scheduled
 from gradguard.static.optimizers.stale_schedulers import cares, is_handed_over, schedulers_made
 from gradguard.static.program.bound_paths import binds, bound, mentions

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import StaleScheduler
+from gradguard.static.mistakes.optimizers import StaleScheduler
 from gradguard.static.optimizers.schedulers import is_stepped, makes_optimizer, scheduled
 from gradguard.static.program.bound_paths import binds, bound, mentions, names_of
 from gradguard.static.program.functions import FunctionRef

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import TiedByData
+from gradguard.static.mistakes.optimizers import TiedByData
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.program.classes import Class
 from gradguard.static.program.own_methods import methods_of, reached

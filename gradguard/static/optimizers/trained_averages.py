@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static.backward.filled import goes_through
-from gradguard.static.mistakes import TrainedAverage
+from gradguard.static.mistakes.optimizers import TrainedAverage
 from gradguard.static.model import Backward, Forward, Mode
 from gradguard.static.optimizers.averages import Average, averages_within
 from gradguard.static.program.classes import Class

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static.backward.filled import began_at
-from gradguard.static.mistakes import TrainedTeacher
+from gradguard.static.mistakes.optimizers import TrainedTeacher
 from gradguard.static.model import Backward, Forward, Mode, Step
 from gradguard.static.program.paths import is_part, is_within
 from gradguard.static.source import Site

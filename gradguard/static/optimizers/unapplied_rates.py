@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import UnappliedRate
+from gradguard.static.mistakes.optimizers import UnappliedRate
 from gradguard.static.optimizers.replaced import steps
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.names import named_kind

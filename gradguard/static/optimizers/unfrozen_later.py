@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.knowledge import OF_EVERY_MODULE
-from gradguard.static.mistakes import Replacement
+from gradguard.static.mistakes.optimizers import Replacement
 from gradguard.static.optimizers.parameter_iterators import resolved, use_of
 from gradguard.static.optimizers.replaced import is_used
 from gradguard.static.optimizers.replacing import is_below

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at
-from gradguard.static.mistakes import Unreached
+from gradguard.static.mistakes.optimizers import Unreached
 from gradguard.static.model import Backward, Event, Forward, Loop, Mode, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimizers.optimized import overlap
 from gradguard.static.optimizers.separate_modules import is_made_alone

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.files.lines import lines_with
-from gradguard.static.mistakes import Unregistered
+from gradguard.static.mistakes.optimizers import Unregistered
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.optimizers.trained_apart import is_handed_on, is_only_begun, is_trained_or_frozen, trains_itself
 from gradguard.static.program.classes import Class

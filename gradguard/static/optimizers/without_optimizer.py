@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import WithoutOptimizer
+from gradguard.static.mistakes.optimizers import WithoutOptimizer
 from gradguard.static.model import Backward, Step
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.optimizers.trained_apart import cut

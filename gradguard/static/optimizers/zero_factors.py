@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.mistakes import ZeroFactors
+from gradguard.static.mistakes.optimizers import ZeroFactors
 from gradguard.static.optimizers.unregistered import is_of_torch
 from gradguard.static.program.functions import FunctionRef
 

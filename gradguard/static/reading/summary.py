@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static.files.gate import SourceError
 from gradguard.static.fixes.edits import one_line
-from gradguard.static.mistakes import CachedCall
+from gradguard.static.mistakes.kept import CachedCall
 from gradguard.static.model import Form, Mode, Scope, Store
 from gradguard.static.program.arguments import Given, bound, takes, with_flags
 from gradguard.static.program.made_with import as_made

@@ -1,0 +1,40 @@
+"""Mistakes about evaluations, and the modes of models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradguard.static.source import Site
+
+
+@dataclass(frozen=True, slots=True)
+class NeverInEvaluation:
+    """A model is evaluated in training mode.
+
+    Args:
+        site: what runs it in each iteration of the evaluation.
+        module: the path of the model.
+        trained: what trains it before, in the function that evaluates it, or has it evaluated; None where that is
+            another one, and nothing in the whole program puts anything into evaluation mode.
+    """
+
+    site: Site
+    module: str
+    trained: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenInTraining:
+    """A module is put into training mode, with a part that its constructor froze in evaluation mode.
+
+    Args:
+        site: the call of ``train``.
+        module: its path.
+        part: the path of the part.
+        put: what put the part into evaluation mode.
+    """
+
+    site: Site
+    module: str
+    part: str
+    put: Site
