@@ -53,8 +53,31 @@ _TAKES_NUMBERS = sign(
     own=True,
 )  # fmt: skip
 _HAS_MODEL = sign("nn.Module", "nn.Sequential", "optim", "load_state_dict", ".eval(")
+_ASKS = sign(
+    "def ",
+    pattern=r"\bdef\s+\w*(?i:eval|valid|test|infer|predict|sampl|generat|translat|reconstruct|interpol|visuali|plot|show|"
+    r"demo|draw|act|select_|choose|greedy)\w*\s*\(",
+    own=True,
+)
+_HELD_OUT = sign(
+    "test", "val", "dev", "fixed", "view_",
+    pattern=r"[(,=]\s*(?:\w+\.)*(?i:(?:x_|y_)?(?:test|val|valid|eval|dev|fixed|view)(?:_\w*)?|\w+_(?:test|val|valid))\s*[,)]",
+    own=True,
+)  # fmt: skip
+_EVALUATED = sign(".eval(", pattern=r"\.eval\(\)")
+_LOADS = sign("load_state_dict(")
 
-rule = Rule("GG308", "thrown-away-graph", Severity.INFO, ((_TAKES_NUMBERS, _HAS_MODEL),))
+rule = Rule(
+    "GG308",
+    "thrown-away-graph",
+    Severity.INFO,
+    (
+        (_TAKES_NUMBERS, _ASKS, _HAS_MODEL),
+        (_TAKES_NUMBERS, _HELD_OUT, _HAS_MODEL),
+        (_TAKES_NUMBERS, _EVALUATED),
+        (_TAKES_NUMBERS, _LOADS),
+    ),
+)
 
 
 @rule.in_source
