@@ -147,6 +147,11 @@ def gan(fake: str, cut: str = "", again: str = "self.G(z)") -> str:
             "with torch.no_grad():",
             "    expected = rewards + self.target(following).gather(1, chosen)",
         ),
+        agent(  # double: only the indices are used
+            "_, best = self.net(following).max(1)  # !",
+            "with torch.no_grad():",
+            "    expected = rewards + self.target(following).gather(1, best)",
+        ),
         agent("self.net(following)  # !", "expected = rewards"),
         agent("unused = self.net(following)  # !", "expected = rewards"),
         agent("value = self.net(following)  # !", "value = rewards.sum()", "expected = rewards + value"),

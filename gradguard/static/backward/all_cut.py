@@ -95,6 +95,7 @@ class AllCut:
         if isinstance(stmt, t.Delete):
             return []
         if isinstance(stmt, t.Assign):
+            self._others += any(_is_indexed(*pair) for pair in _pairs_of(stmt, node))  # the indices are a use
             return _bound_to(stmt, node)
         if isinstance(stmt, t.Augment):
             return _names([stmt.target])
@@ -229,15 +230,24 @@ def _names(targets: Sequence[t.Expr]) -> list[str] | None:
 
 def _bound_to(stmt: t.Assign, node: t.Node) -> list[str] | None:
     found: list[str] = []
-    for target, value in t.pairs(stmt.targets, stmt.value):
-        if not any(each is node for each in t.walk(value)):
-            continue
-        is_indexed = isinstance(value, t.Call) and value.name in k.INDEXED_RESULTS and isinstance(target, t.Display)
-        names = _names(target.items[:1] if is_indexed and isinstance(target, t.Display) else [target])
+    for target, value in _pairs_of(stmt, node):
+        has_indices = isinstance(target, t.Display) and _is_indexed(target, value)
+        names = _names(target.items[:1] if has_indices and isinstance(target, t.Display) else [target])
         if names is None:
             return None
         found += names
     return found
+
+
+def _pairs_of(stmt: t.Assign, node: t.Node) -> list[tuple[t.Expr, t.Expr]]:
+    """The targets that get what a node is in, each with that."""
+    pairs = t.pairs(stmt.targets, stmt.value)
+    return [(target, value) for target, value in pairs if any(each is node for each in t.walk(value))]
+
+
+def _is_indexed(target: t.Expr, value: t.Expr) -> bool:
+    """``values, indices = scores.max(1)``: the second one has no graph."""
+    return isinstance(value, t.Call) and value.name in k.INDEXED_RESULTS and isinstance(target, t.Display)
 
 
 def _filled(value: t.Expr, node: t.Node) -> list[str] | None:
