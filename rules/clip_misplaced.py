@@ -21,7 +21,10 @@ torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)   # compared with scaled
 scaler.step(optimizer)
 ```
 
-**Instead**, clip between `backward()` and `step()`, where the gradients are what they should be:
+What is clipped are the gradients of what the call is given. A loss has none of its own:
+`clip_grad_norm_(loss, 1.0)` finds nothing to clip, and returns a norm of zero.
+
+**Instead**, clip those of the parameters between `backward()` and `step()`, where they are what they should be:
 
 ```python
 scaler.scale(loss).backward()
@@ -53,6 +56,7 @@ from gradguard.static.fixes.line_edits import moved
 from gradguard.static.knowledge import CLIPS
 from gradguard.static.model import Backward, Call, Event, Function, Step
 from gradguard.static.reading.rounds import Round, round_of
+from gradguard.static.values import Source
 
 rule = Rule("GG208", "clip-misplaced", Severity.WARNING, TRAINS)
 
@@ -60,7 +64,16 @@ rule = Rule("GG208", "clip-misplaced", Severity.WARNING, TRAINS)
 @rule.in_source
 def clips_in_vain(function: Function) -> Iterator[Finding]:
     for clip in function.calls:
-        around = round_of(function, clip) if clip.name.rpartition(".")[2] in CLIPS else None
+        is_clip = clip.name.rpartition(".")[2] in CLIPS
+        if is_clip and clip.inner is None and _is_of_a_loss(function, clip):
+            yield rule.finding(
+                clip.site,
+                "what is clipped are the gradients of the loss, which has none of its own: those of the parameters stay as "
+                "they are",
+                help="pass `model.parameters()`",
+            )
+            continue
+        around = round_of(function, clip) if is_clip else None
         if around is None or _does_nothing(clip):
             continue
         before, after = next(around.before(clip), None), next(around.after(clip), None)
@@ -68,6 +81,18 @@ def clips_in_vain(function: Function) -> Iterator[Finding]:
             continue  # what one call does alone is said where it is written
         yield from _of_no_use(around, clip, before, after)
         yield from _while_scaled(function, around, clip)
+
+
+def _is_of_a_loss(function: Function, clip: Call) -> bool:
+    """Whether it is given what a backward of the function begins at."""
+    call = clip.site.node
+    given = t.path_of(call.args[0].value) if isinstance(call, t.Call) and call.args and not call.args[0].star else None
+    computed = (
+        b for b in function.backwards if b.inner is None and any(r.source is Source.GRAPH for r in b.value.reach)
+    )
+    begun = (b.site.node for b in computed)
+    receivers = (node.func.value for node in begun if isinstance(node, t.Call) and isinstance(node.func, t.Attribute))
+    return given is not None and any(t.path_of(each) == given for each in receivers)
 
 
 def _of_no_use(around: Round, clip: Call, before: Event, after: Event) -> Iterator[Finding]:

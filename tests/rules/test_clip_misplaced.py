@@ -568,3 +568,57 @@ def test_what_is_unscaled_before_is_not(first: str, then: str) -> None:
             scaler.unscale_(optimizer)
 """
     assert_clean(helper + LATE.format(first=first, then=then), CODE)
+
+
+OF_A_LOSS = """
+    from torch.nn.utils import clip_grad_norm_
+
+    def train(policy, optimizer, episodes):
+        for states, returns in episodes:
+            loss = -(policy(states) * returns).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            clip_grad_norm_(loss, 0.1)  # !
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        "clip_grad_norm_(loss, 0.1)  # !",
+        "torch.nn.utils.clip_grad_value_(loss, clip_value=0.5)  # !",
+        "if returns.numel(): nn.utils.clip_grad_norm_(loss, max_norm=1.0)  # !",
+    ],
+)
+def test_the_gradients_of_a_loss(clip: str) -> None:
+    assert_flagged(OF_A_LOSS.replace("clip_grad_norm_(loss, 0.1)  # !", clip), CODE)
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        "clip_grad_norm_(policy.parameters(), 0.1)",
+        "clip_grad_norm_([p for p in policy.parameters()], 0.1)",
+        "clip_grad_norm_(policy.logits, 0.1)",
+        "clip_grad_norm_(states, 0.1)",
+        "clip_grad_norm_(losses, 0.1)",
+        "clip(loss, 0.1)",
+        "loss.clamp_(max=0.1)",
+    ],
+)
+def test_other_gradients(clip: str) -> None:
+    assert_clean(OF_A_LOSS.replace("clip_grad_norm_(loss, 0.1)  # !", clip), CODE)
+
+
+def test_a_leaf_that_is_backpropagated_itself() -> None:
+    snippet = """
+    def fit(optimizer):
+        temperature = torch.ones((), requires_grad=True)
+        for step in range(100):
+            optimizer.zero_grad()
+            temperature.backward()
+            torch.nn.utils.clip_grad_norm_(temperature, 0.1)
+            optimizer.step()
+    """
+    assert_clean(snippet, CODE)
