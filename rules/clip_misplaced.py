@@ -68,8 +68,8 @@ def clips_in_vain(function: Function) -> Iterator[Finding]:
         if is_clip and clip.inner is None and _is_of_a_loss(function, clip):
             yield rule.finding(
                 clip.site,
-                "what is clipped are the gradients of the loss, which has none of its own: those of the parameters stay as "
-                "they are",
+                "this clips the gradients of the loss, which has none of its own: those of the parameters stay as they "
+                "are",
                 help="pass `model.parameters()`",
             )
             continue
