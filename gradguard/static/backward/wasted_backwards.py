@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at
 from gradguard.static.backward.looked_at import Names, is_looked_at
-from gradguard.static.backward.thrown_away import (
+from gradguard.static.backward.reset_unused import (
     Optimizer,
     is_given,
     is_of,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.backward.thrown_away import (
+from gradguard.static.backward.reset_unused import (
     Optimizer,
     is_given,
     is_of,
