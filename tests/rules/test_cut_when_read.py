@@ -90,7 +90,10 @@ PAIRS = """
 """
 
 
-@pytest.mark.parametrize("snippet", [ATTENTION, FIRST, PAIRS])
+DIMENSIONS = ATTENTION.replace("past[:, -self.left :]", "past[..., -self.left :, :]")
+
+
+@pytest.mark.parametrize("snippet", [ATTENTION, DIMENSIONS, FIRST, PAIRS])
 def test_only_the_end_is_read(snippet: str) -> None:
     assert_flagged(snippet, CODE)
 

@@ -200,9 +200,9 @@ def _is_empty(value: t.Expr) -> bool:
 
 
 def _is_end(index: t.Expr) -> bool:
-    """``[-n:]``, ``[:, -n:]``, ``[-1]``."""
+    """``[-n:]``, ``[:, -n:]``, ``[..., -n:]``, ``[-1]``."""
     if not isinstance(index, t.Slice):
         return isinstance(index, t.Operation) and index.operator == "-" and len(index.operands) == 1
     ends = [each for each in index.bounds if isinstance(each, tuple) and str(each[0]).startswith("-") and each[1] == ""]
-    whole = [each for each in index.bounds if isinstance(each, tuple) and each[0] == "" and each[1] == ""]
+    whole = [each for each in index.bounds if each == ("", "") or each is ...]
     return len(ends) == 1 and len(ends) + len(whole) == len(index.bounds)
