@@ -105,10 +105,15 @@ def _handed_over(sources: Sources, name: str, function: str | None) -> list[Writ
             if isinstance(node, ast.stmt) and _is_within(source, node, function):
                 if any(names(put.value, name) for put in _puts(node)):
                     found.append((source.filename, node))
-                for call in _own_parts(node):
-                    if isinstance(call, ast.Call) and any(_is_name(arg, name) for arg in _given(call)):
-                        found += _in_parameters(sources, call)
+                found += handed_to(sources, node, name)
     return found
+
+
+def handed_to(sources: Sources, statement: ast.stmt, name: str) -> list[Written]:
+    """What the functions store that a statement hands over together with a holder: ``submit(keep, rows, x)``."""
+    calls = [n for n in _own_parts(statement) if isinstance(n, ast.Call)]
+    given = [call for call in calls if any(_is_name(arg, name) for arg in _given(call))]
+    return [each for call in given for each in _in_parameters(sources, call)]
 
 
 def _in_parameters(sources: Sources, call: ast.Call) -> list[Written]:
