@@ -150,10 +150,12 @@ _CONSTANT = r"""\s*(?:True|False|None|\d[\d._]*|"[^"\n]*"|'[^'\n]*')[ \t]*(?:#|\
 # Something that lives longer than a call gets more, or something else.
 KEEPS_MORE = sign(
     "+=", "-=", "*=", "self.", "global ", "setattr(",
-    pattern=rf"\bget_buffer\(|\bsetattr\(|"
-    rf"self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]=|=(?!=|{_CONSTANT})|\.{_ADDS}\w*\(|\.\w+_\()|\bglobal\b|"
-    rf"\b[A-Z_]{{3,}}(?:\.{_ADDS}\(|\[[^\]\n]*\]\s*[-+*/]?=[^=])|"
-    rf"\b(\w+)\s*=\s*self\.[\w.]+\s*\n(?s:.{{0,3000}}?)\b\1(?:\s*[-+*/]=|\.{_ADDS}\w*\(|\[[^\]\n]*\]\s*=[^=])",
+    # The first letters of its parts stand for themselves: at any other letter a search is over them at once.
+    pattern=rf"self\.[\w.]+(?:\[[^\]\n]*\])?\s*(?:[-+*/]=|=(?!=|{_CONSTANT})|\.{_ADDS}\w*\(|\.\w+_\()|"
+    rf"get_buffer\(|setattr\(|\bglobal\b|"
+    rf"[A-Z_]{{3,}}(?:\.{_ADDS}\(|\[[^\]\n]*\]\s*[-+*/]?=[^=])|"
+    rf"(?m:^)[ \t]*(\w+)\s*=\s*self\.[\w.]+\s*\n(?s:.{{0,3000}}?)"
+    rf"\b\1(?:\s*[-+*/]=|\.{_ADDS}\w*\(|\[[^\]\n]*\]\s*=[^=])",
     own=True,
     across=True,
 )  # fmt: skip

@@ -138,6 +138,14 @@ _BY_LAYER = (
     ),
     _of_lines("self.", pattern=_GIVEN + _then(2, _CHANGED_BY_LAYER)),
 )
+# Something that changes what there is: most functions compute new tensors throughout.
+_CHANGES_ONE = sign(
+    "=", "_(",
+    pattern=rf"[-+*/]=|\][ \t]*=(?!=)|_\(|\binplace=True|{CHANGED}",
+    own=True,
+    across=True,
+    usual=True,
+)  # fmt: skip
 _MODULE = sign("Module", pattern=r"(?m:^)[ \t]*class\s[^\n]*Module\b")
 _BACKWARD = sign(".backward(", own=True)
 _MADE_IN_PLACE = sign("True", pattern=rf"{_LAYERS}(?:[^()\n]*inplace=True|True\)|[^()\n=]*, True\))")
@@ -147,7 +155,7 @@ _SEQUENCE = _of_lines(
 )
 
 _SIGNS: tuple[Signs, ...] = (
-    *((shown, where) for shown in _SHOWN for where in (_MODULE, _BACKWARD)),
+    *((_CHANGES_ONE, shown, where) for shown in _SHOWN for where in (_MODULE, _BACKWARD)),
     *((shown, _MADE_IN_PLACE, _MODULE) for shown in _BY_LAYER),
     (_SEQUENCE, _MODULE),
 )

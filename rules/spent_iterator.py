@@ -45,7 +45,7 @@ from gradguard.static.model import Function, SpentIterator
 _OF_PARAMETERS = r"(?:param|modules\(|buffers\()"
 _MAKES = (
     r"(?<![=!<>])=\s*(?:(?:filter|map|zip|iter|[\w.]*chain[\w.]*)\(|\(\s*[\w.\[\]]+\s+for\b)"
-    rf"[^;]{{0,200}}?{_OF_PARAMETERS}|=\s*[\w.]*chain[\w.]*\(|=[^\n=]*(?:parameters|modules|buffers)\(|\b\w*params?\b\s*=\s*[\w.]+\("
+    rf"[^;]{{0,200}}?{_OF_PARAMETERS}|=\s*[\w.]*chain[\w.]*\(|=[^\n=]*(?:parameters|modules|buffers)\(|params?\b\s*=\s*[\w.]+\("
 )
 _MADE = sign("=", pattern=_MAKES, across=True)
 _MADE_HERE = sign("=", pattern=_MAKES, across=True, own=True)

@@ -92,7 +92,8 @@ rule = Rule(
     "wrapped-again",
     Severity.WARNING,
     (
-        (_COMPOSED,), (_WRAPPED_FUNCTION,), (_PUT_INTO_OBJECT,), (_SET,), (_PUTS_FUNCTION, _HAS_FUNCTION, _PATCHED),
+        (_COMPOSED,), (_WRAPPED, _WRAPPED_FUNCTION), (_WRAPPED, _PUT_INTO_OBJECT), (_SET,),
+        (_PUTS_FUNCTION, _HAS_FUNCTION, _PATCHED),
         *((*group, _WRAPPED) for group in TRAINS),
         *((*group, LOOP, _BOUND_AGAIN) for group in TRAINS),
     ),

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 
@@ -132,10 +132,8 @@ class Screen:
         may_show = cache(lambda sign: not sign.own or sign.across or words.show(sign, named))
         shown = [group for group in words.having(groups) if all(map(may_show, group))]
         functions = _functions(source, words, names) if shown else _NO_FUNCTIONS
-        held = [(key, group) for group in shown for key in functions.holding(_own(group))]
-        showing = frozenset(key for key, _ in held)
-        reaching = frozenset(key for key, group in held if any(sign.reaches for sign in group))
-        chosen = showing | (functions.with_callers(reaching) if reaching else frozenset())
+        chosen = functions.with_callers(functions.holding_one(map(_own, filter(_reaches, shown))))
+        chosen |= functions.holding_one((_own(group) for group in shown if not _reaches(group)), besides=chosen)
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, is_shown)))
         return Selection(chosen, frozenset(source.outline.classes if of_file else ()), of_file)
 
@@ -227,6 +225,8 @@ class _Functions:
 
     def with_callers(self, keys: frozenset[Key]) -> frozenset[Key]:
         """Functions, and those that call one of their names, as what keeps a graph may be an object of a caller."""
+        if not keys:
+            return keys
         if any(name == "__call__" for _, name in keys):
             return frozenset(self.parts)  # it is called without being named
         found, names = set(keys), {name for _, name in keys}
@@ -241,9 +241,16 @@ class _Functions:
         calls = [call for name in names if (call := f"{name}(".encode()) in part]
         return bool(calls) and not names.isdisjoint(name.decode() for name in _CALLED.findall(self._text(key)))
 
-    def holding(self, signs: Signs) -> Iterator[Key]:
+    def holding_one(self, groups: Iterable[Signs], besides: frozenset[Key] = frozenset()) -> frozenset[Key]:
+        """The functions that hold one of some groups, and are not known already."""
+        found: set[Key] = set()
+        for group in dict.fromkeys(groups):
+            found.update(self.holding(group, besides | found))
+        return frozenset(found)
+
+    def holding(self, signs: Signs, besides: Set[Key] = frozenset()) -> Iterator[Key]:
         """The functions that show all of some signs of functions, a method with those that it calls on ``self``."""
-        keys = min((self._candidates(sign) for sign in signs), key=len)
+        keys = min((self._candidates(sign) for sign in signs), key=len) - besides
         for sign in signs:
             keys = keys & self._candidates(sign)
         for key in keys:
@@ -363,14 +370,24 @@ def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Ca
         is_in: whether it has a sign at all; of one that may go over lines, whether it may have it.
         parts: its functions; asked where the file shows enough.
     """
-    held = [group for group in groups if all(sign.usual or is_in(sign) for sign in group)]
-    if any(sign.inherited for group in held for sign in group) or not all(map(_own, held)):
-        return bool(held)  # what a class inherits may be worth reading, or everything
-    own = tuple(dict.fromkeys(map(_own, held)))
-    if not own:
-        return False
-    functions = parts()
-    return any(True for group in own for _ in functions.holding(group))
+    functions: _Functions | None = None
+    looked_for: set[Signs] = set()
+    for group in groups:
+        if all(sign.usual or is_in(sign) for sign in group):
+            own = _own(group)
+            if not own or any(sign.inherited for sign in group):
+                return True  # everything may be worth reading, or what a class inherits
+            if own not in looked_for:
+                functions = functions or parts()
+                if any(True for _ in functions.holding(own)):
+                    return True
+                looked_for.add(own)
+    return False
+
+
+def _reaches(group: Signs) -> bool:
+    """Whether what is found by a group may lie in a caller of the function that shows it."""
+    return any(sign.reaches for sign in group)
 
 
 def _reaches_heirs(group: Signs, is_shown: Callable[[Sign], bool]) -> bool:

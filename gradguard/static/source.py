@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import textwrap
 import tokenize
 from array import array
@@ -152,6 +153,7 @@ class Chunk(Remembers):
     first_line: int
     parsed_before: list[ast.stmt] | None = None
     _concretes: dict[int, Concrete] = field(default_factory=dict)
+    _shown: dict[re.Pattern[str], bool] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -161,6 +163,13 @@ class Chunk(Remembers):
     def program(self) -> str:
         """Its text without its comments and docstrings, for searches: what these show of code runs nowhere."""
         return without_prose(self.text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+
+    def shows(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern has a match in that; the same few are asked for with each function of a class."""
+        shown = self._shown.get(pattern)
+        if shown is None:
+            shown = self._shown[pattern] = pattern.search(self.program) is not None
+        return shown
 
     @cached_property
     def problem(self) -> str | None:

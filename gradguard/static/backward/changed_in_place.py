@@ -102,7 +102,7 @@ def _is_for_other_use(flow: Flow) -> bool:
     owner = flow.ref.owner
     if owner is None or not flow.facts.is_module_method:
         return False
-    return any(_OTHER_CLASS.search(each.name) or _FREEZES.search(each.chunk.program) for each in owner.lineage())
+    return any(_OTHER_CLASS.search(each.name) or each.chunk.shows(_FREEZES) for each in owner.lineage())
 
 
 def _is_in_evaluation(flow: Flow, stmt: t.Stmt) -> bool:
@@ -172,7 +172,7 @@ def _layers_in_place(flow: Flow) -> frozenset[t.Call]:
     """The calls of a layer of the object that is made to change what it is given."""
     owner = flow.ref.owner
     calls = [call for call in flow.ref.calls if len(call.args) == 1 and _is_own(call.func)] if owner is not None else []
-    if owner is None or not calls or not any(_MADE_IN_PLACE.search(each.chunk.program) for each in owner.lineage()):
+    if owner is None or not calls or not any(each.chunk.shows(_MADE_IN_PLACE) for each in owner.lineage()):
         return frozenset()
     place = Place(flow.module, flow.ref)
     found: list[t.Call] = []

@@ -314,7 +314,7 @@ def _takes_all(method: FunctionRef) -> bool:
 
 def _trains_itself(cls: Class) -> bool:
     """Whether a module may train itself; an optimizer that it only has does nothing."""
-    if any(_TRAINS.search(each.chunk.program) is not None for each in cls.lineage()):
+    if any(each.chunk.shows(_TRAINS) for each in cls.lineage()):
         return True
     methods = methods_of(cls)
     kept = {id(arg.value) for method in methods for call in _optimizers(method) for arg in call.args}

@@ -59,7 +59,7 @@ def without_gradient(flow: Flow) -> dict[int, t.Return]:
     owner, define = flow.ref.owner, flow.ref.define
     if owner is None or define.name != "backward" or not owner.is_autograd_function or flow.facts.is_test:
         return {}
-    if any(_OTHERWISE.search(cls.chunk.program) for cls in owner.lineage()):
+    if any(cls.chunk.shows(_OTHERWISE) for cls in owner.lineage()):
         return {}
     returns = sorted(_returns(define), key=lambda stmt: flow.site(stmt).line)
     rows = [_row(flow.ref, stmt.value) for stmt in returns]
@@ -301,7 +301,7 @@ def _makes_parameter(ref: FunctionRef, value: t.Expr) -> bool:
 def _is_trained_by_nothing_else(ref: FunctionRef, name: str, given: Iterable[_Given]) -> bool:
     """Whether a module uses a parameter for nothing else, nobody freezes it, and nobody outside asks for it."""
     owner, survey = ref.owner, ref.module.project.survey
-    if owner is None or any(_FREEZES.search(cls.chunk.program) for cls in owner.lineage()):
+    if owner is None or any(cls.chunk.shows(_FREEZES) for cls in owner.lineage()):
         return False
     of_input = {node for each in given if _attribute(each) == name for node in _nodes_of(each)}
     if any(_uses_otherwise(method, f"self.{name}", of_input) for method in methods_of(owner)):

@@ -117,7 +117,7 @@ def _is_told(forward: Forward) -> bool:
         if isinstance(event, Forward) and (event.is_evaluated or event.evaluates):
             return True
         event = event.inner
-        if event is not None and _SETS.search(event.site.chunk.program) is not None:
+        if event is not None and event.site.chunk.shows(_SETS):
             return True
     return False
 

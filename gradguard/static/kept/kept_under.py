@@ -40,22 +40,23 @@ def parts_of(ref: FunctionRef, key: t.Expr) -> list[t.Expr]:
 
 
 def _kept(ref: FunctionRef) -> Iterator[KeptUnder]:
-    for stmt in ref.define.statements:
-        for target in stmt.targets if isinstance(stmt, t.Assign) else ():
-            path = t.path_of(target.value) if isinstance(target, t.Subscript) else None
-            looked_up = path is not None and any(_looks_up(node, path) for node in ref.define.nodes)
-            if path is not None and looked_up and isinstance(target, t.Subscript):
-                yield KeptUnder(stmt, path, target.index)
+    assigning = [stmt for stmt in ref.define.statements if isinstance(stmt, t.Assign)]
+    entries = [(stmt, target) for stmt in assigning for target in stmt.targets if isinstance(target, t.Subscript)]
+    looked_up = frozenset(path for node in ref.define.nodes for path in _looked_up(node)) if entries else frozenset()
+    for stmt, target in entries:
+        path = t.path_of(target.value)
+        if path is not None and path in looked_up:
+            yield KeptUnder(stmt, path, target.index)
 
 
-def _looks_up(node: t.Node, path: str) -> bool:
-    """``known.get(key)``, ``key in known``, ``known[key]`` in a ``try``."""
+def _looked_up(node: t.Node) -> Iterator[str | None]:
+    """The paths of what a key is looked for in: ``known.get(key)``, ``key in known``, ``known[key]`` in a ``try``."""
     if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.func.name == "get":
-        return t.path_of(node.func.value) == path
-    if isinstance(node, t.Operation) and node.operator in ("in", "not in"):
-        return t.path_of(node.operands[-1]) == path
-    tried = t.walk(node.body) if isinstance(node, t.Try) else ()
-    return any(isinstance(each, t.Subscript) and t.path_of(each.value) == path for each in tried)
+        yield t.path_of(node.func.value)
+    elif isinstance(node, t.Operation) and node.operator in ("in", "not in"):
+        yield t.path_of(node.operands[-1])
+    elif isinstance(node, t.Try):
+        yield from (t.path_of(each.value) for each in t.walk(node.body) if isinstance(each, t.Subscript))
 
 
 def _lasts(flow: Flow, path: str) -> bool:

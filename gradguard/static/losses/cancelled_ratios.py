@@ -48,8 +48,10 @@ def _of_two(flow: Flow, node: t.Call | t.Operation) -> tuple[str, str] | None:
     if isinstance(node, t.Operation):
         divided = _paths(node) if node.operator == "/" else None
         return divided if divided is not None and all(map(_PROBABILITY.search, divided)) else None
+    if node.name != "exp":
+        return None
     maker = flow.module.value_of(node.func)
-    if node.name != "exp" or (maker.kind is Kind.EXTERNAL and not str(maker.ref).startswith("torch.")):
+    if maker.kind is Kind.EXTERNAL and not str(maker.ref).startswith("torch."):
         return None
     func = node.func
     given = node.args[0].value if node.args else func.value if isinstance(func, t.Attribute) else None

@@ -43,7 +43,7 @@ def leaves_made(flow: Flow) -> dict[str, Site]:
 def never_trained(flow: Flow, made: dict[str, Site]) -> list[tuple[str, Site]]:
     """Those that no optimizer is given, and that nobody moves by hand (reads other files)."""
     owner = flow.ref.owner
-    if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
+    if owner is None or any(cls.chunk.shows(_BY_OTHER_WAYS) for cls in owner.lineage()):
         return []
     nodes = [node for method in methods_of(owner) for node in method.define.nodes]
     if any(isinstance(node, t.Call) and node.name == "grad" for node in nodes):

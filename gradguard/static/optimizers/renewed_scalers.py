@@ -27,7 +27,7 @@ _NEEDS_NONE = re.compile(r"bfloat16|bf16")
 def renewed_scalers(flow: Flow) -> Iterator[RenewedScaler]:
     """The scalers that a function makes in a loop over epochs, or that makes them and is called there."""
     ref = flow.ref
-    if flow.facts.is_test or _NEEDS_NONE.search(ref.chunk.program):
+    if flow.facts.is_test or ref.chunk.shows(_NEEDS_NONE):
         return
     for stmt in ref.define.statements:
         if not isinstance(stmt, t.Assign) or not _makes_scaler(ref, stmt.value):

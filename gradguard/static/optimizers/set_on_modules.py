@@ -266,7 +266,11 @@ def _by_name(flow: Flow, name: str) -> Module | None:
 
     ``self.stages = nn.ModuleList(...)``.
     """
-    binds = re.compile(rf"\.{re.escape(name)}[ \t]*(?::[^=\n]+)?=[ \t]*(?!=)([^\n]*)")
+    bound = rf"\.{re.escape(name)}[ \t]*(?::[^=\n]+)?=[ \t]*"
+    # Which files lead to which is asked last: that takes seconds in a large library.
+    if not flow.project.survey.mentions(re.compile(bound + _MADE_HERE.pattern), flow.module, name):
+        return None
+    binds = re.compile(bound + r"(?!=)([^\n]*)")
     found: list[re.Match[str] | None] = []
     for text in flow.project.survey.texts_used(name, flow.module, binds):
         found += [_MADE_HERE.match(value) for value in binds.findall(text)]

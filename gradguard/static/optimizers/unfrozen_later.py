@@ -188,7 +188,7 @@ def _of_callbacks(flow: Flow, known: _Known, call: t.Call) -> Iterator[FunctionR
     """
     for method in flow.project.survey.methods_named(call.name, flow.module):
         owner = method.owner
-        if owner is None or any(_SEES_TO_OPTIMIZERS.search(cls.chunk.program) for cls in owner.lineage()):
+        if owner is None or any(cls.chunk.shows(_SEES_TO_OPTIMIZERS) for cls in owner.lineage()):
             continue
         sites = ((name, Site(each.chunk, each.define)) for name, each in owner.methods.items())
         freezing = {name for name, site in sites if _FREEZES.search(site.text)}

@@ -44,7 +44,7 @@ def kept_in_collections(flow: Flow) -> dict[str, Unregistered]:
 def unregistered(flow: Flow, kept: dict[str, Unregistered]) -> list[Unregistered]:
     """Those of which the module does not learn in another way, and nobody else (reads other files)."""
     owner = flow.ref.owner
-    if owner is None or any(_BY_OTHER_WAYS.search(cls.chunk.program) for cls in owner.lineage()):
+    if owner is None or any(cls.chunk.shows(_BY_OTHER_WAYS) for cls in owner.lineage()):
         return []
     unknown = [name for name in kept if not is_trained_or_frozen(owner, name)]
     return [kept[name] for name in unknown if not is_known_outside(flow, owner, name)]

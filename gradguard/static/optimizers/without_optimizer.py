@@ -166,14 +166,14 @@ def _is_plain_network(maker: object, call: t.Call) -> bool:
     if not isinstance(maker, Class):
         return not any(t.path_of(arg.value) is not None for arg in call.args[:1])  # nn.DataParallel(net)
     family = list(maker.lineage())
-    is_free = not maker.is_frozen_as(call) and not any(_OTHERWISE.search(each.chunk.program) for each in family)
+    is_free = not maker.is_frozen_as(call) and not any(each.chunk.shows(_OTHERWISE) for each in family)
     return is_free and any(map(_makes_layers, family))
 
 
 def _own_parameters(cls: Class) -> Iterator[tuple[str, Site]]:
     """The parameters that a module declares on every way, and uses in what it computes, each with where."""
     family = list(cls.lineage())
-    if not cls.is_module or any(_OTHERWISE.search(each.chunk.program) or _FIXED.search(each.name) for each in family):
+    if not cls.is_module or any(each.chunk.shows(_OTHERWISE) or _FIXED.search(each.name) for each in family):
         return
     used = _used(cls)
     for each in family:

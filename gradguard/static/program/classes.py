@@ -372,7 +372,7 @@ class Class(Remembers):
     def holds_model(self) -> bool:
         """Whether an object of it has a module or an optimizer, each of its own."""
         constructor = self.method("__init__")
-        return constructor is not None and _MODEL.search(constructor.chunk.program) is not None
+        return constructor is not None and constructor.chunk.shows(_MODEL)
 
     @cached_property
     def may_learn(self) -> bool:

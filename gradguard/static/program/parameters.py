@@ -217,9 +217,7 @@ def may_learn_again(cls: Class, name: str) -> bool:
     family = list(cls.lineage())
     methods = (ref for each in family for ref in each.methods.values())
     inner = (path for ref in methods for path, _ in _attributes_named(ref.define))
-    return any(_THAWING.search(each.chunk.program) for each in family) or any(
-        is_within(p, f"self.{name}") for p in inner
-    )
+    return any(each.chunk.shows(_THAWING) for each in family) or any(is_within(p, f"self.{name}") for p in inner)
 
 
 def frozen_by(stmt: t.Stmt, flags: Mapping[str, bool] = _NO_FLAGS) -> Iterator[str]:
