@@ -51,12 +51,16 @@ _BY_KIND = {
     " after use; in a tensor hook, use a detached copy",
     "profiler": "pass `schedule=torch.profiler.schedule(...)` and call `prof.step()`, or profile a few steps only",
     "saved": "return `tensor.detach()` from the pack hook: a saved output that keeps its own graph is a cycle in C++",
+    "threads": "each of these threads goes on, and keeps all that `{name}` has: let it end (a flag that it asks for, a"
+    " queue that somebody empties, `join()`), or begin it once",
     "cache": "the cache keeps every tensor it was called with: bound it (`maxsize=`), or key it on plain values",
     "memo": "what is asked for once and never again stays in the cache: bound it (`maxsize=`)",
     "iterator": "it keeps every item of its first pass: use a generator, `while True: yield from ...`",
     "optimizer": "make the parameters and their optimizer once, or make a new optimizer: a group that was added stays",
     "left": "what is taken out of `param_groups` stays in `{name}`: take it out there, too (`{name}.pop(parameter)`),"
     " or make a new optimizer",
+    "keyed": "each step looks into `{name}` with a new tensor (`p.data`, `p.detach()`), and finds nothing: use the"
+    " parameter itself",
     "gradient": "keep a number (`p.grad.norm().item()`), or bound `{name}`",
     "snapshot": "keep the best or the last few in `{name}`, or save to disk",
     "view": "store `.clone()`, since a view keeps the whole storage that it looks into, and only the last few of them",

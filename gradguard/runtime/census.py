@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from time import thread_time
@@ -263,7 +264,7 @@ class _Walker:
             _remember_above(spot, _always)  # it cannot be referred to weakly, and its frames' tensors come and go
         if issubclass(cls, (list, dict, deque, set, frozenset)):
             spot.length += len(thing)
-            spot.witness = spot.witness or _first_item(thing)
+            spot.witness = spot.witness or _one_of_its_ends(thing)
             spot.other += _POINTER * len(thing) if _POINTER * len(thing) > PLAIN_BYTES else 0
             if len(thing) > LARGE and not self._has_tensors(thing):
                 return ()
@@ -295,7 +296,7 @@ class _Walker:
         """An array of objects is a table that is filled; nobody else tells what is in it."""
         items = items_of(array)
         spot.length += len(items)
-        spot.witness = spot.witness or _first_item(items)
+        spot.witness = spot.witness or _one_of_its_ends(items)
         if len(items) > LARGE and not self._has_tensors(items):
             return ()
         return [(ANY_ITEM, item) for item in items]
@@ -346,11 +347,21 @@ class _Walker:
         return found
 
 
-def _first_item(collection: Any) -> Any:
-    """A weak reference to the first item; None where it cannot have one (a number, a tuple, a dict)."""
-    items = dict.values(collection) if isinstance(collection, dict) else iter(collection)
+def _one_of_its_ends(collection: Any) -> Any:
+    """A weak reference to the first item, or to the last: of a queue that gets longer the first one is taken out.
+
+    None where neither can have one (a number, a tuple, a dict).
+    """
+    items = dict.values(collection) if isinstance(collection, dict) else collection
+    first, last = _reference(iter, items), _reference(reversed, items)
+    if first is None or last is None:
+        return first or last
+    return lambda: last() if (item := first()) is None else item
+
+
+def _reference(order: Callable[[Any], Iterator[Any]], items: Any) -> Any:
     try:
-        return weakref.ref(next(iter(items)))
+        return weakref.ref(next(order(items)))
     except (StopIteration, TypeError, RuntimeError):
         return None
 

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from time import thread_time
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
-from gradguard.runtime import caches, census
+from gradguard.runtime import caches, census, left_threads
 from gradguard.runtime.collector import paused
 from gradguard.runtime.diagnosed import Diagnosed, distinct
 from gradguard.runtime.evidence import Traced
@@ -68,6 +68,7 @@ class Diagnosis:
         self._rate_at_first = 0.0
         self._hooks_grow = self._heap_grows = False
         self._before: census.Census | None = None
+        self._threads: Counter[CodeType] = Counter()
         self._began = self._due = 0
         self.in_vain = 0
         self._looks = 0
@@ -83,6 +84,7 @@ class Diagnosis:
         self._before = self._census(step, frame, mark=True)
         self._before.forget()
         self._began, self._due = step, step + BETWEEN
+        self._threads = left_threads.counted()
         self.seconds += thread_time() - start
 
     def next_step(self, step: int) -> int:
@@ -160,6 +162,11 @@ class Diagnosis:
         self.in_vain += 1
         if self._torch.is_profiling():
             self.found = [profiler_events(Sources(), step, self._rate_at_first)]
+            self._close()
+            return
+        left = left_threads.grown(self._threads, step - self._began)
+        if left is not None:
+            self.found = [left_threads.explained(left, Sources(), step, self._rate_at_first)]
             self._close()
             return
         if not self._wait(step):

@@ -100,7 +100,8 @@ def _advised(suspect: Suspect, kind: str) -> str:
     if kind == "cache" and suspect.holder.scope != "cache":
         return "iterator"
     if kind == "optimizer" and suspect.holder.name == "state":
-        return "left"
+        keys = list(suspect.spot.thing)[-1:] if isinstance(suspect.spot.thing, dict) else []
+        return "left" if all(getattr(key, "requires_grad", True) for key in keys) else "keyed"
     return "memo" if kind == "cache" and not suspect.gain.cached else kind
 
 

@@ -454,6 +454,9 @@ def _is_unfreezing(suspect: Suspect, before: Census) -> bool:
     if not _is_of_optimizer(suspect.spot):
         return False
     optimizer = suspect.chain[-2].thing
+    parameters = sum(len(group["params"]) for group in optimizer.param_groups)
+    if suspect.spot.label == ".state" and suspect.spot.length > parameters:
+        return False  # it is kept by other keys: `state[p.data]` is a new tensor each time
     return all(id(parameter) in before.parameters for parameter in optimizer.param_groups[-1]["params"])
 
 

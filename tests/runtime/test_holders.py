@@ -512,6 +512,32 @@ for model, output, loss in training():
     codes.param_groups.pop()  # here
 """,
     ),
+    "what an optimizer of one's own keeps for a tensor that is new in each step": (
+        "attribute",
+        "Signs.state",
+        "optimizer",
+        """
+class Signs(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 1e-3})
+    def mean_of(self, tensor):
+        kept = self.state[tensor]  # here
+        if not kept:
+            kept["mean"] = torch.zeros_like(tensor)
+        return kept["mean"]
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(group["lr"] * self.mean_of(p.data).lerp_(p.grad, 0.1).sign())
+net = nn.Linear(40, 40)
+signs = Signs(net.parameters())
+for model, output, loss in training():
+    signs.zero_grad()
+    net(torch.randn(8, 40)).square().mean().backward()
+    signs.step()
+""",
+    ),
     "groups of small parameters": (
         "global",
         "codes.param_groups",
@@ -600,6 +626,34 @@ for model, output, loss in training():
 rows = []
 for model, output, loss in training():
     rows.append(torch.randn(64, 512)[0, ::16].clone().numpy())
+""",
+    "what an optimizer of one's own keeps for each parameter": """
+class Signs(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 1e-3})
+    def mean_of(self, tensor):
+        kept = self.state[tensor]
+        if not kept:
+            kept["mean"] = torch.zeros_like(tensor)
+        return kept["mean"]
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(group["lr"] * self.mean_of(p).lerp_(p.grad, 0.1).sign())
+net = nn.Linear(40, 40)
+signs = Signs(net.parameters())
+for model, output, loss in training():
+    signs.zero_grad()
+    net(torch.randn(8, 40)).square().mean().backward()
+    signs.step()
+""",
+    "a queue of a fixed length, and lists of each step that get longer": """
+waiting = [torch.randn(64, 64) for _ in range(4)]
+for step, (model, output, loss) in enumerate(training(), 1):
+    waiting.append(torch.randn(64, 64))
+    waiting.pop(0)
+    parts = [torch.randn(64, 64) for _ in range(step)]
 """,
     "groups of parameters that were there before": """
 blocks = [nn.Linear(16, 16).requires_grad_(False) for _ in range(90)]
@@ -912,6 +966,27 @@ for number in range(1):
     assert report.verdict == "suspect"
     assert [leak.holder.path for leak in report.leaks if leak.holder] == ["Epoch.outputs"]
     assert any("in this run it never got shorter" in note for note in report.notes)
+
+
+def test_a_queue_that_gets_longer_has_a_name(run: object) -> None:
+    """Each step puts in two and takes out one, as what a checkpoint computes again in backward does."""
+    report, text = run("""
+class Router:
+    def __init__(self):
+        self.routed = []
+    def put(self, output):
+        self.routed.append(output * 2)  # here
+        self.routed.append(output * 3)
+    def oldest(self):
+        return self.routed.pop(0).mean().item()
+router = Router()
+for model, output, loss in training():
+    router.put(output)
+    router.oldest()
+""")  # type: ignore[operator]
+    (leak,) = report.leaks
+    assert (report.verdict, leak.holder.path, leak.kind) == ("leak", "Router.routed", "graph")
+    assert "self.routed.append" in text.splitlines()[leak.stored_at.line - 1]
 
 
 def test_two_holders_are_both_named(run: object) -> None:
