@@ -101,17 +101,19 @@ class IdleScheduler:
 
 @dataclass(frozen=True, slots=True)
 class SetOnOptimizer:
-    """An option is set on an optimizer as an attribute, which it does not read.
+    """An option is set on an optimizer, or in its defaults, which its groups do not read.
 
     Args:
         site: the statement.
         optimizer: its path.
         option: what its groups call it.
+        in_defaults: it is set in the dict from which groups take what they are not given when they are made.
     """
 
     site: Site
     optimizer: str
     option: str
+    in_defaults: bool = False
 
 
 @dataclass(frozen=True, slots=True)
