@@ -49,6 +49,8 @@ def _default_set(stmt: t.Stmt) -> tuple[str | None, str] | None:
     target = stmt.target if isinstance(stmt, t.Augment) else None
     if isinstance(stmt, t.Assign) and len(stmt.targets) == 1:
         target = stmt.targets[0]
+    key: t.Expr | None
+    defaults: t.Expr | None
     if isinstance(target, t.Subscript):
         key, defaults = target.index, target.value
     elif isinstance(stmt, t.Evaluate) and isinstance(stmt.value, t.Call) and len(stmt.value.args) == 1:
