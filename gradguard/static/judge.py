@@ -32,6 +32,7 @@ from gradguard.static.backward.unscaled import unscaled
 from gradguard.static.backward.unused_graphs import unused_graphs
 from gradguard.static.backward.wasted_backwards import wasted_backwards
 from gradguard.static.backward.written_behind import written_behind
+from gradguard.static.evaluation.awaited_words import awaited_words
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
@@ -190,6 +191,7 @@ def judge(flow: Flow) -> None:
     if flow.facts.forwards:
         flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
     flow.facts.put_off = lambda: list(put_off(flow))
+    flow.facts.awaited_words = lambda: list(awaited_words(flow))
     flow.facts.thrown_away = lambda: list(thrown_away(flow))
     flow.facts.not_entered = lambda: list(not_entered(flow))
     flow.facts.evaluated_once = lambda: evaluated_once(flow)

@@ -49,7 +49,7 @@ from gradguard.static.mistakes.backward import (
     WastedBackward,
     WrittenBehind,
 )
-from gradguard.static.mistakes.evaluation import FrozenInTraining, NeverInEvaluation
+from gradguard.static.mistakes.evaluation import AwaitedWord, FrozenInTraining, NeverInEvaluation
 from gradguard.static.mistakes.kept import (
     CachedCall,
     ClassList,
@@ -169,6 +169,7 @@ class Function:
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
         put_off: the module calls of a generator that it returns out of a `no_grad` of its own.
+        awaited_words: the modes that are to be off for an evaluation, by a word that none has (reads other files).
         not_entered: the statements that only make a gradient mode: ``torch.no_grad()``.
         thrown_away: the module calls that only ask a model for numbers, with a graph (reads other files).
         evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
@@ -388,6 +389,7 @@ class Function:
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
     put_off: Callable[[], list[Forward]] = field(default=list, repr=False)
+    awaited_words: Callable[[], list[AwaitedWord]] = field(default=list, repr=False)
     not_entered: Callable[[], list[Site]] = field(default=list, repr=False)
     thrown_away: Callable[[], list[Forward]] = field(default=list, repr=False)
     evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)
