@@ -142,7 +142,8 @@ def test_a_function_that_is_given_others(change: tuple[str, str]) -> None:
 def test_callers_in_other_files(tmp_path: Path) -> None:
     header = "import torch\nimport torch.nn.functional as F\n"
     run = GIVEN.replace("\n    ", "\n").split("def main(")[0]
-    calls = 'from run import run\n\ndef fit(model, data):\n    for p in ("train", "{}"):\n        run(p, model, data, None)\n'
+    calls = "from run import run\n\n\ndef fit(model, data):\n"
+    calls += '    for p in ("train", "{}"):\n        run(p, model, data, None)\n'
     files = {"run.py": header + run, "main.py": calls.format("valid")}
     assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["run.py"]
     assert lines_in_files(tmp_path, {**files, "main.py": calls.format("val")}, CODE) == []
