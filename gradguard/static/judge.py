@@ -22,6 +22,7 @@ from gradguard.static.backward.idle_gradients import idle_gradients
 from gradguard.static.backward.missing_gradients import missing_gradients, without_gradient
 from gradguard.static.backward.partly_reset import partly_reset
 from gradguard.static.backward.passed_over import passed_over
+from gradguard.static.backward.perturbed_between import perturbed_between
 from gradguard.static.backward.replayed_draws import replayed_draws
 from gradguard.static.backward.reset_by_callers import is_reset_by_callers
 from gradguard.static.backward.stepped_between import stepped_between
@@ -225,6 +226,7 @@ def judge(flow: Flow) -> None:
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
     flow.facts.tied_leaves = lambda: list(tied_leaves(flow))
+    flow.facts.perturbed_between = lambda: list(perturbed_between(flow))
     flow.facts.changed_in_place = lambda: list(changed_in_place(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))

@@ -41,6 +41,7 @@ from gradguard.static.mistakes.backward import (
     NoGradient,
     PartlyReset,
     PassedOver,
+    PerturbedBetween,
     ReplayedDraw,
     SteppedBetween,
     Unguarded,
@@ -248,6 +249,8 @@ class Function:
             made (reads other files).
         unregistered_results: those that are computed of a parameter which nothing else holds (reads other files).
         evaluated_again: the closures without a reset that it gives to an optimizer which runs them several times.
+        perturbed_between: the second backwards of steps of two passes, that add to the gradients of the first (reads
+            other files).
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
         frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
@@ -385,6 +388,7 @@ class Function:
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     unregistered_results: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
+    perturbed_between: Callable[[], list[PerturbedBetween]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
