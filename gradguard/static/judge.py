@@ -91,6 +91,7 @@ from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
+from gradguard.static.optimizers.moved_frozen import moved_frozen
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.plateau_directions import plateau_directions
 from gradguard.static.optimizers.rebound_updates import rebound_updates
@@ -267,6 +268,7 @@ def judge(flow: Flow) -> None:
     if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
         flow.facts.detached_starts = lambda: list(detached_starts(flow))
     if flow.facts.zero_grads:
+        flow.facts.moved_frozen = lambda: list(moved_frozen(flow))
         flow.facts.partly_reset = lambda: list(partly_reset(flow))
     if flow.facts.steps:
         flow.facts.evaluated_again = lambda: list(evaluated_again(flow))

@@ -94,6 +94,7 @@ from gradguard.static.mistakes.optimizers import (
     IdleScheduler,
     LeftOut,
     LiveState,
+    MovedFrozen,
     NeverUnfrozen,
     PlateauDirection,
     RenewedScaler,
@@ -251,6 +252,8 @@ class Function:
         evaluated_again: the closures without a reset that it gives to an optimizer which runs them several times.
         perturbed_between: the second backwards of steps of two passes, that add to the gradients of the first (reads
             other files).
+        moved_frozen: the parts that it freezes in the midst of a training, and that keep gradients of zero (reads other
+            files).
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
         frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
@@ -388,6 +391,7 @@ class Function:
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     unregistered_results: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
+    moved_frozen: Callable[[], list[MovedFrozen]] = field(default=list, repr=False)
     perturbed_between: Callable[[], list[PerturbedBetween]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)

@@ -100,6 +100,25 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedFrozen:
+    """A part of a model is frozen in the midst of its training, and keeps gradients of zero: it is moved on.
+
+    Args:
+        site: the reset that leaves zeros.
+        module: the path of the part.
+        optimizer: what has its parameters.
+        frozen: what freezes it.
+        step: the step that moves it.
+    """
+
+    site: Site
+    module: str
+    optimizer: str
+    frozen: Site
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
 class SetOnOptimizer:
     """An option is set on an optimizer, or in its defaults, which its groups do not read.
 
