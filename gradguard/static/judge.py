@@ -91,6 +91,7 @@ from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
+from gradguard.static.optimizers.micro_steps import micro_steps
 from gradguard.static.optimizers.moved_frozen import moved_frozen
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.plateau_directions import plateau_directions
@@ -186,7 +187,7 @@ def judge(flow: Flow) -> None:
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
-    flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
+    flow.facts.schedule_lengths = lambda: [*schedule_lengths(flow), *micro_steps(flow)]
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))

@@ -192,6 +192,7 @@ class ScheduleLength:
         length: what it is told of how long it goes on.
         scheduler: its path.
         is_in_epochs: it is told of epochs, and the step is taken in each batch; otherwise the other way round.
+        in_updates: it is told of the updates of an optimizer, of which each has several batches.
     """
 
     site: Site
@@ -199,6 +200,7 @@ class ScheduleLength:
     length: Site
     scheduler: str
     is_in_epochs: bool
+    in_updates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
