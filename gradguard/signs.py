@@ -74,6 +74,10 @@ CHANGED = "#\x02"
 """What stands in the text of a ``forward`` at the end of ``x += y``, which reads as ``x = y`` there."""
 TRAINS_HERE = r"(?m)^[^#>\n]*\.backward\("
 """A call of backward that is no comment and no example of a docstring."""
+CHOOSES_LOSS = (
+    r"\w*(?:[bB]uild|[mM]ake|[cC]reate|[gG]et|[cC]hoose|[sS]elect|[iI]nit)\w*(?:[lL]oss|[cC]rit|[oO]bjective)\w*"
+)
+"""The name of a function that makes one of several losses: ``build_criterion``."""
 Signs = tuple[Sign, ...]
 """All of them are needed."""
 

@@ -27,6 +27,9 @@ call that evaluates is flagged: make it under `torch.no_grad()`, or begin the lo
 So is the model in a loop over phases (`for phase in ("train", "val")`) of which only the training's goes on to
 `backward()`.
 
+So is a mode that is to be off for the evaluation, and asks for a word that never comes:
+`torch.set_grad_enabled(phase != "val")`, where the phases are "train" and "valid".
+
 So is the loop that takes its batches from the data to evaluate on (`x, y = data.next_valid_batch()`), or plays in the
 environment to evaluate in (`eval_env.step(action)`), and what runs, in whatever function, a model that the file's own
 statements put into evaluation mode, or that a helper gives so (`net, data = load(path)`).
@@ -82,6 +85,9 @@ from gradguard.static.model import Forward, Function, Loop, Mode, Site
 
 _TURNS_OFF = sign("no_grad", "inference_mode", own=True)
 _GIVES_GENERATOR = sign("return (", "return(", pattern=r"\breturn ?\((?s:.{1,400}?)\bfor\s", own=True, across=True)
+_BY_WORD = sign(
+    "set_grad_enabled(", "inference_mode(", pattern=r"\b(?:set_grad_enabled|inference_mode)\(\s*\w", own=True
+)
 rule = Rule(
     "GG301",
     "eval-without-no-grad",
@@ -93,6 +99,7 @@ rule = Rule(
         (EVALUATION, LOADER, LOOP),
         (PUTS_INTO_EVALUATION,),
         (_TURNS_OFF, _GIVES_GENERATOR),
+        (_BY_WORD,),
     ),
 )
 
@@ -104,6 +111,7 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
     yield from _in_phases(function)
     yield from _once(function)
     yield from _put_off(function)
+    yield from _by_word(function)
 
 
 def _put_off(function: Function) -> Iterator[Finding]:
@@ -116,6 +124,17 @@ def _put_off(function: Function) -> Iterator[Finding]:
                 help="return a list, or write a function with `yield` and decorate it with `torch.no_grad()`",
                 confidence=Confidence.LOW if _is_run_by_others(function) else Confidence.HIGH,
             )
+
+
+def _by_word(function: Function) -> Iterator[Finding]:
+    """A mode that is to be off for the evaluation, by a word that never comes: ``set_grad_enabled(phase != "val")``."""
+    for each in function.awaited_words():
+        words, awaited = (" or ".join(f'"{word}"' for word in some) for some in (each.words, each.awaited))
+        yield rule.finding(
+            each.site,
+            f"`{each.name}` is {words} here, and never {awaited}: the evaluation records its graphs as well",
+            help=f'ask for the word of the training: `torch.set_grad_enabled({each.name} == "{each.trained[0]}")`',
+        )
 
 
 def _in_loops(function: Function) -> Iterator[Finding]:

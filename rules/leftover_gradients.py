@@ -189,6 +189,7 @@ def _of_others(function: Function) -> Iterator[Finding]:
             related=(
                 added_to.related("this backward adds to them"),
                 used_by.related("this step uses the sum"),
+                *([] if each.reset is None else [_site(each.reset).related("this reset comes before that")]),
                 *([] if each.judged is None else [each.judged.source.site.related("what runs here has a graph")]),
             ),
         )

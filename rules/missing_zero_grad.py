@@ -12,7 +12,8 @@ for x, y in loader:
 ```
 
 A `zero_grad()` before the loop, or once per epoch, is no help: it has to happen once for every step. `LBFGS` runs its
-closure many times in each step, so the reset has to be in the closure.
+closure many times in each step, so the reset has to be in the closure. So has a step of two passes, as that of SAM,
+which moves the weights along the gradients of the first one: between the two (`first_step(zero_grad=True)`).
 
 **Instead**, call `optimizer.zero_grad()` once per step, before `backward()`.
 
@@ -65,6 +66,7 @@ def never_resets(function: Function) -> Iterator[Finding]:
     found = list(_in_no_iteration(function))
     yield from found
     yield from _in_no_evaluation(function, {each.span.line for each in found})
+    yield from _between_two_passes(function)
     yield from _but_the_last(function)
     yield from _but_some(function)
     yield from _before_they_are_squared(function)
@@ -112,6 +114,19 @@ def _in_no_evaluation(function: Function, told: set[int]) -> Iterator[Finding]:
                 help=f"call `{each.optimizer}.zero_grad()` in the closure, before the backward",
                 related=(each.step.related("this is its step"),),
             )
+
+
+def _between_two_passes(function: Function) -> Iterator[Finding]:
+    """The second pass of SAM, which adds to the gradients that only said where to go for it."""
+    for each in function.perturbed_between():
+        notes = [each.backward.related("the closure resets nothing before this")] if each.backward is not None else []
+        what = "backward" if each.backward is None else "run of the closure"
+        yield rule.finding(
+            each.site,
+            f"this {what} adds to the gradients along which the weights were moved away: the step uses the sum of both",
+            help="reset the gradients between the two passes, where the weights are moved",
+            related=(each.moved.related("the weights are moved here"), *notes),
+        )
 
 
 def _is_each(step: Step, loop: Loop) -> bool:

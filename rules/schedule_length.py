@@ -23,6 +23,10 @@ for epoch in range(epochs):
     scheduler.step()                    # or T_max=epochs * len(loader) above
 ```
 
+So it is with batches that are accumulated: a schedule that is laid out for the updates, `len(loader) * epochs //
+args.accumulate`, belongs into the `if i % args.accumulate == 0:` that steps the optimizer. Beside it, the schedule is
+over when a part of the training is.
+
 **Not flagged.** A step under a condition (`if step % accumulation == 0`), or one that is given something
 (`scheduler.step(epoch + i / len(loader))`); a length that is neither the number of epochs of the loop nor made of
 `len(loader)`; schedulers of periods (`StepLR`, `CosineAnnealingWarmRestarts`).
@@ -46,11 +50,19 @@ _SCHEDULES = sign(
     pattern=r"\b(?:CosineAnnealing|Linear|Polynomial|OneCycle|MultiStep)LR\(|\bget_\w*schedule\w*\(",
 )  # fmt: skip
 
+# `LambdaLR(optimizer, factor)`, of a number of batches that is divided by how many there are to an update
+_FACTORS = sign("LambdaLR(")
+_DIVIDES = sign("//")
+_ACCUMULATES = sign("%", pattern=r"\bif\b[^\n]*%", own=True)
+
 rule = Rule(
     "GG231",
     "schedule-length",
     Severity.WARNING,
-    tuple((*signs, _SCHEDULES) for signs in TRAINS),
+    (
+        *((*signs, _SCHEDULES) for signs in TRAINS),
+        *((*signs, _FACTORS, _DIVIDES, _ACCUMULATES) for signs in TRAINS),
+    ),
 )
 
 
@@ -58,7 +70,10 @@ rule = Rule(
 def counts_otherwise(function: Function) -> Iterator[Finding]:
     for each in function.schedule_lengths():
         length = one_line(each.length.code)
-        if each.is_in_epochs:
+        if each.in_updates:
+            message = f"`{each.scheduler}` is made for the updates, `{length}`, and steps with each batch here"
+            instead = "step it where the optimizer steps"
+        elif each.is_in_epochs:
             message = f"`{each.scheduler}` is made for the epochs, `{length}`, and steps in each batch here"
             instead = "step it once an epoch, or make it for as many steps as there are batches in all epochs"
         else:

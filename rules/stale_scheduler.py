@@ -15,7 +15,8 @@ for epoch in range(100):
 ```
 
 So it is with an object that makes its scheduler once, in its constructor or under `if self.scheduler is None`, and
-gets another optimizer with each phase.
+gets another optimizer with each phase, also from outside: `trainer.optimizer = trainer.make_optimizer(lr)` in a
+callback.
 
 **Instead**, make the scheduler anew, right after its optimizer:
 

@@ -17,6 +17,8 @@ criterion = Uncertainty(2)
 optimizer = optim.Adam(model.parameters())      # `log_vars` stays 0
 ```
 
+So it is where a name picks the loss, `LOSSES[args.loss](512)`, and some that it may pick have parameters.
+
 **Instead**, give them to the optimizer, too:
 
 ```python
@@ -39,11 +41,16 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Severity
-from gradguard.signs import BOUND, sign
+from gradguard.signs import BOUND, CHOOSES_LOSS, sign
 from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
-_MAKES = sign("(", pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*[A-Z]\w*\(", own=True)
+# `Loss(3)`, `LOSSES[name](3)`, `make_loss(name)`
+_MAKES = sign(
+    "(",
+    pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*(?:[A-Z]\w*\(|\w+\[[^\]\n]+\]\(|{CHOOSES_LOSS}\()",
+    own=True,
+)
 _OPTIMIZED = sign(
     "optim", "Optim", ".step(", pattern=r"\boptim\.\w|[oO]ptimizers?\b\s*[=.\[(,]|\.step\(|\bimport optim"
 )

@@ -22,6 +22,7 @@ from gradguard.static.backward.idle_gradients import idle_gradients
 from gradguard.static.backward.missing_gradients import missing_gradients, without_gradient
 from gradguard.static.backward.partly_reset import partly_reset
 from gradguard.static.backward.passed_over import passed_over
+from gradguard.static.backward.perturbed_between import perturbed_between
 from gradguard.static.backward.replayed_draws import replayed_draws
 from gradguard.static.backward.reset_by_callers import is_reset_by_callers
 from gradguard.static.backward.stepped_between import stepped_between
@@ -32,6 +33,7 @@ from gradguard.static.backward.unscaled import unscaled
 from gradguard.static.backward.unused_graphs import unused_graphs
 from gradguard.static.backward.wasted_backwards import wasted_backwards
 from gradguard.static.backward.written_behind import written_behind
+from gradguard.static.evaluation.awaited_words import awaited_words
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
@@ -89,6 +91,8 @@ from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
+from gradguard.static.optimizers.micro_steps import micro_steps
+from gradguard.static.optimizers.moved_frozen import moved_frozen
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.plateau_directions import plateau_directions
 from gradguard.static.optimizers.rebound_updates import rebound_updates
@@ -102,6 +106,7 @@ from gradguard.static.optimizers.set_on_modules import set_on_modules
 from gradguard.static.optimizers.set_on_optimizers import set_on_optimizers
 from gradguard.static.optimizers.spent_iterators import spent_iterators
 from gradguard.static.optimizers.stale_by_methods import stale_by_methods
+from gradguard.static.optimizers.stale_from_outside import stale_from_outside
 from gradguard.static.optimizers.stale_schedulers import stale_schedulers
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
@@ -169,7 +174,11 @@ def judge(flow: Flow) -> None:
         *replaced_by_heirs(flow),
         *unfrozen_later(flow),
     ]
-    flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.stale_schedulers = lambda: [
+        *stale_schedulers(flow),
+        *stale_by_methods(flow),
+        *stale_from_outside(flow),
+    ]
     flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))
     flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
     flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))
@@ -178,13 +187,14 @@ def judge(flow: Flow) -> None:
     flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
     flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
     flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
-    flow.facts.schedule_lengths = lambda: list(schedule_lengths(flow))
+    flow.facts.schedule_lengths = lambda: [*schedule_lengths(flow), *micro_steps(flow)]
     flow.facts.broken_ties = lambda: broken_ties(flow)
     flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
     flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
     if flow.facts.forwards:
         flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
     flow.facts.put_off = lambda: list(put_off(flow))
+    flow.facts.awaited_words = lambda: list(awaited_words(flow))
     flow.facts.thrown_away = lambda: list(thrown_away(flow))
     flow.facts.not_entered = lambda: list(not_entered(flow))
     flow.facts.evaluated_once = lambda: evaluated_once(flow)
@@ -218,6 +228,7 @@ def judge(flow: Flow) -> None:
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
     flow.facts.tied_leaves = lambda: list(tied_leaves(flow))
+    flow.facts.perturbed_between = lambda: list(perturbed_between(flow))
     flow.facts.changed_in_place = lambda: list(changed_in_place(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
@@ -258,6 +269,7 @@ def judge(flow: Flow) -> None:
     if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
         flow.facts.detached_starts = lambda: list(detached_starts(flow))
     if flow.facts.zero_grads:
+        flow.facts.moved_frozen = lambda: list(moved_frozen(flow))
         flow.facts.partly_reset = lambda: list(partly_reset(flow))
     if flow.facts.steps:
         flow.facts.evaluated_again = lambda: list(evaluated_again(flow))

@@ -41,6 +41,7 @@ from gradguard.static.mistakes.backward import (
     NoGradient,
     PartlyReset,
     PassedOver,
+    PerturbedBetween,
     ReplayedDraw,
     SteppedBetween,
     Unguarded,
@@ -49,7 +50,7 @@ from gradguard.static.mistakes.backward import (
     WastedBackward,
     WrittenBehind,
 )
-from gradguard.static.mistakes.evaluation import FrozenInTraining, NeverInEvaluation
+from gradguard.static.mistakes.evaluation import AwaitedWord, FrozenInTraining, NeverInEvaluation
 from gradguard.static.mistakes.kept import (
     CachedCall,
     ClassList,
@@ -93,6 +94,7 @@ from gradguard.static.mistakes.optimizers import (
     IdleScheduler,
     LeftOut,
     LiveState,
+    MovedFrozen,
     NeverUnfrozen,
     PlateauDirection,
     RenewedScaler,
@@ -169,6 +171,7 @@ class Function:
         needs_training_mode: whether the module at a path is to train in training mode: it computes something else then,
             and its object has not put it into evaluation mode from the start (reads other files).
         put_off: the module calls of a generator that it returns out of a `no_grad` of its own.
+        awaited_words: the modes that are to be off for an evaluation, by a word that none has (reads other files).
         not_entered: the statements that only make a gradient mode: ``torch.no_grad()``.
         thrown_away: the module calls that only ask a model for numbers, with a graph (reads other files).
         evaluated_once: a module call of a function that evaluates, and that a loop of another one calls.
@@ -247,6 +250,10 @@ class Function:
             made (reads other files).
         unregistered_results: those that are computed of a parameter which nothing else holds (reads other files).
         evaluated_again: the closures without a reset that it gives to an optimizer which runs them several times.
+        perturbed_between: the second backwards of steps of two passes, that add to the gradients of the first (reads
+            other files).
+        moved_frozen: the parts that it freezes in the midst of a training, and that keep gradients of zero (reads other
+            files).
         never_unfrozen: the networks that it freezes in each step, which nothing makes trainable again (reads other
             files).
         frozen_in_training: what takes a part out of evaluation mode that was frozen in it (reads other files).
@@ -384,10 +391,13 @@ class Function:
     unregistered_leaves: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     unregistered_results: Callable[[], list[tuple[str, Site]]] = field(default=list, repr=False)
     evaluated_again: Callable[[], list[EvaluatedAgain]] = field(default=list, repr=False)
+    moved_frozen: Callable[[], list[MovedFrozen]] = field(default=list, repr=False)
+    perturbed_between: Callable[[], list[PerturbedBetween]] = field(default=list, repr=False)
     never_unfrozen: Callable[[], list[NeverUnfrozen]] = field(default=list, repr=False)
     frozen_in_training: Callable[[], list[FrozenInTraining]] = field(default=list, repr=False)
     never_in_evaluation: Callable[[], list[NeverInEvaluation]] = field(default=list, repr=False)
     put_off: Callable[[], list[Forward]] = field(default=list, repr=False)
+    awaited_words: Callable[[], list[AwaitedWord]] = field(default=list, repr=False)
     not_entered: Callable[[], list[Site]] = field(default=list, repr=False)
     thrown_away: Callable[[], list[Forward]] = field(default=list, repr=False)
     evaluated_once: Callable[[], Forward | None] = field(default=lambda: None, repr=False)

@@ -1119,3 +1119,23 @@ def test_networks_that_hold_their_optimizers() -> None:
 )  # fmt: skip
 def test_look_alikes_of_networks_that_hold_their_optimizers(changes: tuple[tuple[str, str], ...]) -> None:
     assert_clean(twin(HELD, *changes), CODE)
+
+
+def test_a_reset_that_comes_too_early_is_shown() -> None:
+    snippet = """
+    def train(D, G, loader, opt_d, opt_g):
+        opt_d = torch.optim.Adam(D.parameters())
+        opt_g = torch.optim.Adam(G.parameters())
+        for x, z in loader:
+            d_loss = D(G(z).detach()).mean() - D(x).mean()
+            d_loss.backward()
+            opt_d.step()
+            opt_d.zero_grad()
+            g_loss = -D(G(z)).mean()
+            g_loss.backward()
+            opt_g.step()
+            opt_g.zero_grad()
+    """
+    (found,) = findings(snippet, CODE)
+    (reset,) = (note for note in found.related if note.message == "this reset comes before that")
+    assert reset.line == found.span.line - 2

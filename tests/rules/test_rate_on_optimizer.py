@@ -127,3 +127,80 @@ def test_what_a_function_is_given(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, {"adjust.py": adjust, "main.py": main}, CODE) == [("adjust.py", 5)]
     other = main.replace("torch.optim.SGD", "Noam")
     assert lines_in_files(tmp_path, {"adjust.py": adjust, "main.py": other}, CODE) == []
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        "opt.defaults['lr'] = rate * 0.9**epoch  # !",
+        "opt.defaults['weight_decay'] *= 0.5  # !",
+        "opt.defaults.update(lr=rate)  # !",
+        "opt.defaults.update({'momentum': 0.5})  # !",
+        "opt.defaults['lr'] = rate; print(opt.defaults['lr'])  # !",
+    ],
+)
+def test_defaults(sets: str) -> None:
+    assert_flagged(fit(sets=sets), CODE)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        "opt.defaults['lr'] = rate; opt.param_groups[0]['lr'] = rate",
+        "opt.defaults['lr'] = rate; opt.param_groups[0].update(lr=rate)",
+        "opt.defaults['lr'] = rate; opt.param_groups[0].update({'lr': rate})",
+        "opt.defaults['lr'] = rate; opt.add_param_group({'params': schedule})",
+        "opt.defaults['lr'] = rate; schedule(opt.defaults['lr'])",
+        "opt.defaults['lr'] = rate; schedule(**opt.defaults)",
+        "opt.defaults['lr'] = rate; opt.param_groups[0].update(opt.defaults)",
+        "opt.defaults['warmup'] = rate",
+        "opt.defaults['lr'] == rate",
+        "schedule.defaults['lr'] = rate",
+        "net.defaults['lr'] = rate",
+        "defaults = {}; defaults['lr'] = rate",
+        "opt.defaults.update(schedule)",
+        "opt.state['lr'] = rate",
+    ],
+)
+def test_defaults_that_are_read_or_no_optimizers(sets: str) -> None:
+    assert_clean(twin(fit(sets=sets)), CODE)
+
+
+@pytest.mark.parametrize("made", ["opt_class(net.parameters())", "ScheduledAdam(net.parameters())"])
+def test_defaults_of_what_may_read_them(made: str) -> None:
+    assert_clean(twin(fit(made, "opt.defaults['lr'] = rate  # !")), CODE)
+
+
+POLICY = """
+    @dataclass
+    class Policy:
+        peak: float
+
+        def apply(self, optimizer, step):
+            optimizer.defaults["lr"] = self.peak * min(1, step / 100)  # !
+
+    def main(net, steps):
+        policy = Policy(0.1)
+        opt = torch.optim.AdamW(net.parameters(), lr=0.1)
+        for step in range(steps):
+            policy.apply(opt, step)
+"""
+
+
+def test_what_a_method_is_given() -> None:
+    assert_flagged(POLICY, CODE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('optimizer.defaults["lr"] =', "optimizer.warm ="),
+        ("torch.optim.AdamW(", "make("),
+        ("policy = Policy(0.1)", "policy = net"),
+        ("policy.apply(opt, step)", "policy.apply(net, step)"),
+        ("policy.apply(opt, step)", "policy.apply(opt, step); policy.apply(net.opt, step)"),
+        ("def main(net", "def read(group, opt):\n        group.update(opt.defaults)\n\n    def main(net"),
+    ],
+)
+def test_a_method_that_is_given_something_else(change: tuple[str, str]) -> None:
+    assert_clean(twin(POLICY, change), CODE)

@@ -797,3 +797,120 @@ def test_what_the_constructor_calls_is_called_again(name: str) -> None:
 @pytest.mark.parametrize("name", STAGES_OF_BOTH)
 def test_look_alikes_of_what_is_called_again(name: str) -> None:
     assert_clean(IMPORTS + dedent(STAGES_OF_BOTH[name]), CODE)
+
+
+TRAINER = """
+    class Trainer:
+        def __init__(self, model, callbacks, steps):
+            self.model, self.callbacks, self.steps = model, callbacks, steps
+            self.optimizer = self.make_optimizer(1e-2)
+            self.scheduler = self.make_scheduler()
+
+        def make_optimizer(self, lr):
+            return Adam([p for p in self.model.parameters() if p.requires_grad], lr=lr)
+
+        def make_scheduler(self):
+            return StepLR(self.optimizer, 10)
+
+        def train_step(self, x, y):
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+            self.scheduler.step()
+
+        def fit(self, loader):
+            for step, (x, y) in enumerate(loader):
+                for callback in self.callbacks:
+                    callback.on_step_begin(self, step)
+                self.train_step(x, y)
+"""
+CALLBACK = """
+    class Unfreeze:
+        def __init__(self, step):
+            self.step = step
+
+        def on_step_begin(self, trainer, step):
+            if step == self.step:
+                trainer.model.requires_grad_(True)
+                trainer.optimizer = trainer.make_optimizer(1e-3)  # !
+"""
+LIST = """
+    class Callbacks:
+        def __init__(self, callbacks):
+            self.callbacks = callbacks
+
+        def on_step_begin(self, trainer, step):
+            for callback in self.callbacks:
+                callback.on_step_begin(trainer, step)
+"""
+MAIN = """
+    def main(model, loader):
+        trainer = Trainer(model, [], 100)
+        for epoch in range(10):
+            if epoch == 5:
+                trainer.optimizer = SGD(model.parameters(), lr=0.1)  # !
+            trainer.fit(loader)
+"""
+FROM_OUTSIDE = {
+    "a callback": TRAINER + CALLBACK,
+    "a list of callbacks": TRAINER + CALLBACK + LIST,
+    "a callback that makes it itself": TRAINER + CALLBACK.replace(
+        "trainer.make_optimizer(1e-3)", "SGD(trainer.model.parameters(), lr=0.1)"),
+    "a loop beside": TRAINER + MAIN,
+    "a helper": TRAINER + MAIN.replace("                trainer.optimizer = SGD(model.parameters(), lr=0.1)  # !\n",
+                                       "                thaw(trainer)\n")
+        + "    def thaw(tr):\n        tr.optimizer = SGD(tr.model.parameters(), lr=0.1)  # !\n",
+}  # fmt: skip
+SEEN_TO = {
+    "the scheduler anew": twin(TRAINER + CALLBACK, ("trainer.make_optimizer(1e-3)", "trainer.make_optimizer(1e-3); "
+                                                    "trainer.scheduler = trainer.make_scheduler()")),
+    "given the new one": twin(TRAINER + CALLBACK, ("trainer.make_optimizer(1e-3)", "trainer.make_optimizer(1e-3); "
+                                                   "trainer.scheduler.optimizer = trainer.optimizer")),
+    "a method that makes both": twin(
+        TRAINER + CALLBACK, ("trainer.make_optimizer(1e-3)", "trainer.make_optimizer(1e-3); trainer.again()"),
+        ("        def train_step", "        def again(self):\n            self.scheduler = self.make_scheduler()\n\n"
+         "        def train_step")),
+    "by its name": twin(TRAINER + CALLBACK, ("trainer.make_optimizer(1e-3)", "trainer.make_optimizer(1e-3); "
+                                             "setattr(trainer, 'scheduler', None)")),
+    "more groups": twin(TRAINER + CALLBACK, ("trainer.optimizer = trainer.make_optimizer(1e-3)",
+                                             "trainer.optimizer.add_param_group({'params': trainer.model.top})")),
+    "wrapped": twin(TRAINER + CALLBACK, ("trainer.make_optimizer(1e-3)", "Adam(trainer.optimizer.param_groups)")),
+    "the first one": twin(TRAINER + CALLBACK, ("if step == self.step", "if trainer.optimizer is None")),
+    "of something else": twin(TRAINER + CALLBACK, ("callback.on_step_begin(self, step)",
+                                                   "callback.on_step_begin(self.model, step)")),
+    "of other trainers too": twin(TRAINER + CALLBACK + "    def run(cb, other):\n        cb.on_step_begin(other, 1)\n"),
+    "before the scheduler": twin(
+        TRAINER + CALLBACK, ("            self.optimizer = self.make_optimizer(1e-2)\n",
+                             "            callbacks.on_step_begin(self, 0)\n"),
+        ("                    callback.on_step_begin(self, step)\n", "                    pass\n")),
+    "no scheduler steps": twin(TRAINER + CALLBACK, ("            self.scheduler.step()\n", "")),
+    "nobody calls it": twin(TRAINER + CALLBACK, ("callback.on_step_begin(self, step)", "callback(self, step)")),
+    "another attribute": twin(TRAINER + CALLBACK, ("trainer.optimizer =", "trainer.second_optimizer =")),
+    "a rate by hand": twin(TRAINER + CALLBACK, ("trainer.make_optimizer(1e-3)", "trainer.make_optimizer(1e-3); "
+                                                "trainer.optimizer.param_groups[0]['lr'] = 0.1")),
+    "the trainer anew": twin(TRAINER + MAIN, ("            if epoch == 5:\n    ",
+                                              "            trainer = Trainer(model, [], 100)\n"),
+                             ("            trainer.fit(loader)\n", "")),
+    "when all is done": twin(TRAINER + MAIN, ("        for epoch in range(10):\n            if epoch == 5:\n        ",
+                                              "        trainer.fit(loader)\n"),
+                             ("            trainer.fit(loader)\n", "")),
+    "a trainer of another class": twin(TRAINER + MAIN, ("trainer = Trainer(", "trainer = Simple(")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FROM_OUTSIDE)
+def test_an_optimizer_that_is_replaced_from_outside(name: str) -> None:
+    assert_flagged(IMPORTS + dedent(FROM_OUTSIDE[name]), CODE)
+
+
+@pytest.mark.parametrize("name", SEEN_TO)
+def test_look_alikes_of_what_is_replaced_from_outside(name: str) -> None:
+    assert_clean(IMPORTS + dedent(SEEN_TO[name]), CODE)
+
+
+def test_a_callback_of_another_file(tmp_path: Path) -> None:
+    header = "import torch.nn.functional as F\nfrom torch.optim import Adam, SGD\n"
+    header += "from torch.optim.lr_scheduler import StepLR\n"
+    main = "from trainer import Trainer\nfrom unfreeze import Unfreeze\nTrainer(model, [Unfreeze(5)], 9).fit(loader)\n"
+    files = {"trainer.py": header + dedent(TRAINER), "unfreeze.py": dedent(CALLBACK), "main.py": main}
+    assert lines_in_files(tmp_path, files, CODE) == [("unfreeze.py", 9)]

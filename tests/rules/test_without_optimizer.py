@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -486,3 +487,112 @@ def test_one_network_of_several_is_forgotten(given: str) -> None:
 )
 def test_a_network_that_is_not_forgotten(change: tuple[str, str]) -> None:
     assert_clean(twin(FORGOTTEN, change), CODE)
+
+
+def chosen(by: str, *, extra: str = "") -> str:
+    declared, training_loop = dedent(training(made=by)).split("def fit(")
+    return f"{declared}{CHOICES}{extra}\n\ndef fit({training_loop}"
+
+
+CHOICES = """
+class Plain(nn.Module):
+    def forward(self, out, y):
+        return F.mse_loss(out, y)
+
+class Layered(nn.Module):
+    def __init__(self, tasks):
+        super().__init__()
+        self.fc = nn.Linear(tasks, tasks)
+
+    def forward(self, out, y):
+        return F.cross_entropy(self.fc(out), y)
+
+LOSSES = {"plain": Plain, "layered": Layered, "weighted": Uncertainty, "other": nn.MSELoss}
+PLAIN = {"plain": Plain, "layered": Layered, "other": nn.MSELoss}
+
+def make_loss(kind, tasks):
+    if kind == "plain":
+        return Plain()
+    loss = Uncertainty(tasks)
+    return loss
+
+def make_plain_loss(kind, tasks):
+    if kind == "plain":
+        return Plain()
+    return Layered(tasks)
+
+def load_loss(kind, tasks):
+    return Uncertainty(tasks)
+"""
+REGISTERED = """
+REGISTRY = {}
+
+def register(name):
+    def wrap(cls):
+        REGISTRY[name] = cls
+        return cls
+    return wrap
+
+@register("margin")
+class Margin(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(classes, 8))
+
+    def forward(self, out, y):
+        return F.cross_entropy(out @ self.centres.t(), y)
+"""
+
+
+@pytest.mark.parametrize(
+    "by", ["LOSSES[kind](2)", "LOSSES[kind](2).to(device)", 'LOSSES["weighted"](2)', "make_loss(kind, 2)"]
+)
+def test_a_loss_that_a_name_picks(by: str) -> None:
+    assert_flagged(chosen(by), CODE)
+
+
+def test_a_loss_that_registers_itself() -> None:
+    assert_flagged(chosen("REGISTRY[kind](2)", extra=REGISTERED), CODE)
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "PLAIN[kind](2)",
+        "make_plain_loss(kind, 2)",
+        "load_loss(kind, 2)",
+        "kind[0](2)",
+        "kind.losses[0](2)",
+        "device.make_loss(kind)",
+        "UNKNOWN[kind](2)",
+    ],
+)
+def test_a_name_that_picks_none_with_parameters(by: str) -> None:
+    assert_clean(twin(chosen(by)), CODE)
+
+
+@pytest.mark.parametrize("by", ["LOSSES[kind](2)", "make_loss(kind, 2)"])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("Adam(model.parameters()", "Adam([*model.parameters(), *criterion.parameters()]"),
+        ("Adam(model.parameters()", "Adam(nn.ModuleList([model, criterion]).parameters()"),
+        ("Adam(model.parameters()", "Adam(trainable(model, criterion)"),
+        (
+            "    pass\n    for x",
+            "    if hasattr(criterion, 'log_vars'): optimizer.add_param_group(device(criterion))\n    for x",
+        ),
+        ("    pass\n    for x", "    criterion.requires_grad_(False)\n    for x"),
+        ("nn.Parameter(torch.zeros(tasks))", "nn.Parameter(torch.zeros(tasks), requires_grad=False)"),
+        ("nn.Parameter(torch.zeros(tasks))", "torch.zeros(tasks)"),
+    ],
+)
+def test_a_loss_that_a_name_picks_and_somebody_trains(by: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(chosen(by), edit), CODE)
+
+
+def test_a_registry_of_another_file(tmp_path: Path) -> None:
+    header = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+    losses, training_loop = chosen("LOSSES[kind](2)").split("def fit(")
+    files = {"losses.py": header + losses, "main.py": f"{header}from losses import LOSSES\n\ndef fit({training_loop}"}
+    assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["main.py"]

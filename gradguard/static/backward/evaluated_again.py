@@ -23,9 +23,9 @@ def evaluated_again(flow: Flow) -> Iterator[EvaluatedAgain]:
         optimizer = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) and call.name == "step" else None
         if given is None or optimizer is None or not _evaluates_again(flow, optimizer):
             continue
-        for ref, closure in _closures(flow, given):
-            backward = _backward_of(closure)
-            if backward is not None and not any(_may_reset(ref, node) for node in closure.nodes):
+        for ref, closure in closures(flow, given):
+            backward = backward_of(closure)
+            if backward is not None and not any(may_reset(ref, node) for node in closure.nodes):
                 yield EvaluatedAgain(Site(ref.chunk, backward), optimizer, flow.site(call))
 
 
@@ -49,7 +49,7 @@ def _is_lbfgs(flow: Flow, call: t.Call) -> bool:
     return call.name == "LBFGS" and is_known and not is_one and all(not arg.star for arg in call.args)
 
 
-def _closures(flow: Flow, given: t.Expr) -> Iterator[tuple[FunctionRef, t.Define]]:
+def closures(flow: Flow, given: t.Expr) -> Iterator[tuple[FunctionRef, t.Define]]:
     """The functions that an expression may be, each with that in which it is written."""
     ref = flow.ref
     if isinstance(given, t.Name):
@@ -97,12 +97,12 @@ def _named(ref: FunctionRef, name: str) -> t.Define | None:
     return found[0] if len(found) == 1 and not found[0].decorators else None
 
 
-def _backward_of(closure: t.Define) -> t.Call | None:
+def backward_of(closure: t.Define) -> t.Call | None:
     calls = (node for node in closure.nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute))
     return next((call for call in calls if call.name == "backward"), None)
 
 
-def _may_reset(ref: FunctionRef, node: t.Node) -> bool:
+def may_reset(ref: FunctionRef, node: t.Node) -> bool:
     """Whether a part of a closure resets gradients, by itself or by what it calls, as far as names and texts tell."""
     if isinstance(node, t.Attribute) and node.name == "grad":
         return True

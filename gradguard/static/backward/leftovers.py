@@ -38,6 +38,7 @@ class Leftover:
         added_to: the backward of the loss that the gradients are added to.
         used_by: the step that uses the sum.
         judged: where the network of the own step judges what it is given with its graph, if that is what it does.
+        reset: what resets the optimizer's gradients before the backward that leaves some.
     """
 
     left_by: Backward
@@ -45,6 +46,7 @@ class Leftover:
     added_to: Backward
     used_by: Step
     judged: Forward | None = None
+    reset: ZeroGrad | None = None
 
 
 def leftovers(function: Function) -> Iterator[Leftover]:
@@ -71,7 +73,7 @@ def _left_for(function: Function, step: Step, before: Sequence[Event]) -> Leftov
         return None
     added_to: Backward | None = None
     own: Step | None = None
-    for event in before:
+    for place, event in enumerate(before):
         if isinstance(event, OpaqueCall) or (isinstance(event, ZeroGrad) and may_reset(event, step)):
             return None
         if isinstance(event, Step):
@@ -83,7 +85,8 @@ def _left_for(function: Function, step: Step, before: Sequence[Event]) -> Leftov
             if added_to is None:
                 added_to = event
             elif own is not None and _fills(function, event, own):
-                return _of_two(function, Leftover(event, own, added_to, step))
+                earlier = (e for e in before[place:] if isinstance(e, ZeroGrad) and e.target == step.target)
+                return _of_two(function, Leftover(event, own, added_to, step, reset=next(earlier, None)))
     return None
 
 

@@ -21,6 +21,21 @@ class FrozenInput:
 
 
 @dataclass(frozen=True, slots=True)
+class PerturbedBetween:
+    """The second of two backwards, between which an optimizer moves the weights along the gradients of the first.
+
+    Args:
+        site: the backward, or the call of the closure that has it.
+        moved: what moves the weights.
+        backward: that of the closure.
+    """
+
+    site: Site
+    moved: Site
+    backward: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluatedAgain:
     """A closure that an optimizer evaluates several times in one step does not reset the gradients.
 

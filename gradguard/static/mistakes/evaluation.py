@@ -38,3 +38,22 @@ class FrozenInTraining:
     module: str
     part: str
     put: Site
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedWord:
+    """A gradient mode is to be off for an evaluation, by a word that no evaluation has.
+
+    Args:
+        site: what makes the mode.
+        name: the variable.
+        words: those that it is.
+        awaited: those that it is compared with.
+        trained: those of its words that are of no evaluation.
+    """
+
+    site: Site
+    name: str
+    words: tuple[str, ...]
+    awaited: tuple[str, ...]
+    trained: tuple[str, ...]

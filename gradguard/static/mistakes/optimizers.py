@@ -100,18 +100,39 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedFrozen:
+    """A part of a model is frozen in the midst of its training, and keeps gradients of zero: it is moved on.
+
+    Args:
+        site: the reset that leaves zeros.
+        module: the path of the part.
+        optimizer: what has its parameters.
+        frozen: what freezes it.
+        step: the step that moves it.
+    """
+
+    site: Site
+    module: str
+    optimizer: str
+    frozen: Site
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
 class SetOnOptimizer:
-    """An option is set on an optimizer as an attribute, which it does not read.
+    """An option is set on an optimizer, or in its defaults, which its groups do not read.
 
     Args:
         site: the statement.
         optimizer: its path.
         option: what its groups call it.
+        in_defaults: it is set in the dict from which groups take what they are not given when they are made.
     """
 
     site: Site
     optimizer: str
     option: str
+    in_defaults: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +192,7 @@ class ScheduleLength:
         length: what it is told of how long it goes on.
         scheduler: its path.
         is_in_epochs: it is told of epochs, and the step is taken in each batch; otherwise the other way round.
+        in_updates: it is told of the updates of an optimizer, of which each has several batches.
     """
 
     site: Site
@@ -178,6 +200,7 @@ class ScheduleLength:
     length: Site
     scheduler: str
     is_in_epochs: bool
+    in_updates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

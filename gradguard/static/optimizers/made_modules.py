@@ -37,13 +37,7 @@ def _is_of_class(ref: FunctionRef) -> bool:
 
 def _registered(ref: FunctionRef, registry: t.Expr) -> Iterator[bool]:
     """Whether each of what a global dict of the program has in it makes a module: ``HEADS[name](512)``."""
-    if not isinstance(registry, t.Name) or registry.id in ref.names[0]:
-        return
-    module, name = ref.module, registry.id
-    found = module.project.find(module.outline.imports[name], module) if name in module.outline.imports else None
-    if found is not None and len(found[1]) == 1:
-        module, name = found[0], found[1][0]
-    for script, maker in makers_in(module, name):
+    for script, maker in makers_of(ref, registry):
         if isinstance(maker, FunctionRef):
             yield _gives_made(maker)
         elif isinstance(maker, Class):
@@ -51,7 +45,18 @@ def _registered(ref: FunctionRef, registry: t.Expr) -> Iterator[bool]:
         elif isinstance(maker, t.Lambda):
             yield is_made(script, maker.body)
         else:
-            yield _makes(script, None, module.value_of(maker))
+            yield _makes(script, None, script.module.value_of(maker))
+
+
+def makers_of(ref: FunctionRef, registry: t.Expr) -> Iterator[tuple[FunctionRef, t.Expr | FunctionRef | Class]]:
+    """What a global dict of the program has in it, each with the function in whose terms it is written."""
+    if not isinstance(registry, t.Name) or registry.id in ref.names[0]:
+        return
+    module, name = ref.module, registry.id
+    found = module.project.find(module.outline.imports[name], module) if name in module.outline.imports else None
+    if found is not None and len(found[1]) == 1:
+        module, name = found[0], found[1][0]
+    yield from makers_in(module, name)
 
 
 def _makes(ref: FunctionRef, call: t.Call | None, maker: Value) -> bool:

@@ -42,7 +42,7 @@ def _in_steps(flow: Flow, loop: Loop | None) -> Iterator[NeverUnfrozen]:
     if not _is_repeated(flow, loop):
         return
     steps = [s for s in flow.facts.steps if loop is None or (s.loop is not None and s.loop.within(loop))]
-    freezes = list(_freezes(flow, _body(flow, loop)))
+    freezes = list(freezes_in(flow, _body(flow, loop)))
     frozen = {freeze.module for freeze in freezes}
     for freeze in freezes:
         is_of_object = loop is None and freeze.module.startswith("self.")
@@ -81,19 +81,19 @@ def _body(flow: Flow, loop: Loop | None) -> Sequence[t.Stmt]:
     return loop.site.node.body if isinstance(loop.site.node, t.Repeat) else ()
 
 
-def _freezes(flow: Flow, body: Sequence[t.Stmt]) -> Iterator[_Freeze]:
+def freezes_in(flow: Flow, body: Sequence[t.Stmt]) -> Iterator[_Freeze]:
     """The statements of a block that freeze, on each way through it, or every so many times."""
     for stmt in body:
         yield from (_Freeze(stmt, path) for path in frozen_by(stmt))
         if isinstance(stmt, t.Evaluate) and isinstance(stmt.value, t.Call):
             yield from _by_helper(flow, stmt, stmt.value)
         if isinstance(stmt, t.Repeat) and isinstance(stmt.iterable, t.Display):  # for net in (self.first, self.second):
-            frozen = {freeze.module for freeze in _freezes(flow, stmt.body)}
+            frozen = {freeze.module for freeze in freezes_in(flow, stmt.body)}
             paths = map(t.path_of, stmt.iterable.items)
             if isinstance(stmt.target, t.Name) and stmt.target.id in frozen:
                 yield from (_Freeze(stmt, path) for path in paths if path is not None)
         if isinstance(stmt, t.With) or (isinstance(stmt, t.If) and _is_periodic(stmt.test)):
-            yield from _freezes(flow, stmt.body)
+            yield from freezes_in(flow, stmt.body)
 
 
 def _is_periodic(test: t.Expr) -> bool:

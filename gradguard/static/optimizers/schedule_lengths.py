@@ -62,7 +62,7 @@ def schedule_lengths(flow: Flow) -> Iterator[ScheduleLength]:
     if flow.facts.is_test or not loops:
         return
     for ref, made, scheduler in _known(flow.ref):
-        length = _length(ref, made.value)
+        length = length_of(ref, made.value)
         if length is not None:
             taken = (_miscounted(ref, flow.ref, length, loop, scheduler) for loop in loops)
             found = next(filter(None, taken), None)
@@ -101,7 +101,7 @@ def _count(loop: t.Repeat) -> t.Expr | None:
     return count.operands[0] if is_next and isinstance(count, t.Operation) else count
 
 
-def _length(ref: FunctionRef, value: t.Expr) -> t.Expr | None:
+def length_of(ref: FunctionRef, value: t.Expr) -> t.Expr | None:
     """What a scheduler is told of how long it goes on; a list of milestones is one, too."""
     if not isinstance(value, t.Call):
         return None

@@ -20,10 +20,10 @@ from gradguard.static.source import Site
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_DEPTH = 3
+DEPTH = 3
 
 
-class _Object(NamedTuple):
+class ScheduledObject(NamedTuple):
     """An object with a scheduler and its optimizer.
 
     Args:
@@ -39,7 +39,25 @@ class _Object(NamedTuple):
     stepping: dict[str, set[str]]
 
 
-class _Replacing(NamedTuple):
+class MadeOnce(NamedTuple):
+    """Where an object gets the only scheduler that it ever has.
+
+    Args:
+        condition: it is made where there is none yet, by this one.
+        is_guarded: so it is, or by a property that is computed once.
+        is_first: the constructor makes it, or what that runs.
+    """
+
+    known: ScheduledObject
+    stmt: t.Stmt
+    scheduler: str
+    optimizer: str
+    condition: t.Expr | None
+    is_guarded: bool
+    is_first: bool
+
+
+class Replacing(NamedTuple):
     """A method that replaces the optimizer, or calls what does.
 
     Args:
@@ -54,6 +72,20 @@ class _Replacing(NamedTuple):
 
 def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
     """Where a method makes a scheduler once for its object, and the optimizer is replaced later."""
+    for once in made_once(flow):
+        known, scheduler, optimizer = once.known, once.scheduler, once.optimizer
+        besides = {"__init__", flow.ref.define.name} if once.is_first else {"__init__"}
+        for replacing in _replacing(known.methods, optimizer, scheduler, besides):
+            if all(known.stepping.values()) and _goes_stale(flow, known, replacing) and not is_handed_over(flow):
+                site, replaced = flow.site(once.stmt), Site(replacing.method.chunk, replacing.stmt)
+                condition = flow.site(once.condition) if once.condition is not None else None
+                shown = site if once.is_guarded else replaced
+                yield StaleScheduler(shown, scheduler, optimizer, site, replaced, condition)
+                break
+
+
+def made_once(flow: Flow) -> Iterator[MadeOnce]:
+    """The schedulers that a method makes for its object, where nothing makes another one (reads other files)."""
     owner, ref = flow.ref.owner, flow.ref
     for made, scheduler, optimizer in _made_for_object(ref) if owner is not None and not flow.facts.is_test else ():
         methods = methods_of(owner) if owner is not None else []
@@ -67,14 +99,8 @@ def stale_by_methods(flow: Flow) -> Iterator[StaleScheduler]:
             continue
         stepping = {path: leading_to(methods, _stepping(methods, path)) for path in (scheduler, optimizer)}
         making = set() if is_first else leading_to(methods, {ref.define.name})
-        known = _Object(owner, methods, making, building, stepping)
-        besides = {"__init__", ref.define.name} if is_first else {"__init__"}
-        for replacing in _replacing(methods, optimizer, scheduler, besides):
-            if all(stepping.values()) and _goes_stale(flow, known, replacing) and not is_handed_over(flow):
-                site, replaced = flow.site(made), Site(replacing.method.chunk, replacing.stmt)
-                once = flow.site(condition) if condition is not None else None
-                yield StaleScheduler(site if is_guarded else replaced, scheduler, optimizer, site, replaced, once)
-                break
+        known = ScheduledObject(owner, methods, making, building, stepping)
+        yield MadeOnce(known, made, scheduler, optimizer, condition, is_guarded, is_first)
 
 
 def _made_for_object(ref: FunctionRef) -> Iterator[tuple[t.Stmt, str, str]]:
@@ -143,7 +169,7 @@ def _is_none_at_start(method: FunctionRef, stmt: t.Stmt, scheduler: str) -> bool
 
 def _called_in(stmt: t.Stmt) -> Iterator[str]:
     """The methods of the object that a statement calls."""
-    return (node.name for node in t.walk(stmt) if isinstance(node, t.Call) and _receiver(node) == "self")
+    return (node.name for node in t.walk(stmt) if isinstance(node, t.Call) and receiver_of(node) == "self")
 
 
 def _is_made_again(flow: Flow, methods: list[FunctionRef], building: set[str]) -> bool:
@@ -158,7 +184,7 @@ def _stepping(methods: list[FunctionRef], path: str) -> set[str]:
     return {method.define.name for method in methods if is_stepped(method, method.define.nodes, path)}
 
 
-def _replacing(methods: list[FunctionRef], optimizer: str, scheduler: str, besides: set[str]) -> Iterator[_Replacing]:
+def _replacing(methods: list[FunctionRef], optimizer: str, scheduler: str, besides: set[str]) -> Iterator[Replacing]:
     """The statements that put another optimizer in the place of the first; one that the constructor runs may do both.
 
     Args:
@@ -168,15 +194,15 @@ def _replacing(methods: list[FunctionRef], optimizer: str, scheduler: str, besid
         params = {param.name for param in method.define.params}
         for stmt in method.define.statements if method.define.name not in besides else ():
             value = bound(stmt, optimizer)
-            if value is None or mentions(value, optimizer) or _is_chosen(method, stmt, optimizer, scheduler):
+            if value is None or mentions(value, optimizer) or is_chosen(method, stmt, optimizer, scheduler):
                 continue
             if makes_optimizer(method, value):
-                yield _Replacing(method, stmt, None)
+                yield Replacing(method, stmt, None)
             elif isinstance(value, t.Name) and value.id in params and value.id not in method.assigned:
-                yield _Replacing(method, stmt, value.id)
+                yield Replacing(method, stmt, value.id)
 
 
-def _is_chosen(method: FunctionRef, stmt: t.Stmt, *paths: str) -> bool:
+def is_chosen(method: FunctionRef, stmt: t.Stmt, *paths: str) -> bool:
     """Whether a condition around a statement asks for the optimizer, or the scheduler: it may be the first."""
     tests = (each.test for each in method.define.statements if isinstance(each, t.If) and has([each], stmt))
     names = {path.partition(".")[2] for path in paths}
@@ -187,34 +213,34 @@ def _is_chosen(method: FunctionRef, stmt: t.Stmt, *paths: str) -> bool:
     )
 
 
-def _goes_stale(flow: Flow, known: _Object, replacing: _Replacing) -> bool:
+def _goes_stale(flow: Flow, known: ScheduledObject, replacing: Replacing) -> bool:
     """Whether the optimizer is replaced when there is a scheduler, and both step then."""
     is_again = replacing.method.define.name not in known.building
     is_sure = replacing.param is None and not known.making and is_again
-    if is_sure and _both_step(known, replacing.method, _after(replacing), "self"):
+    if is_sure and both_step(known, replacing.method, _after(replacing), "self"):
         return True
-    return _is_called_so(flow, known, replacing, _DEPTH)
+    return is_called_so(flow, known, replacing, DEPTH)
 
 
-def _after(replacing: _Replacing) -> list[t.Stmt]:
+def _after(replacing: Replacing) -> list[t.Stmt]:
     return later(replacing.method.define.body, replacing.stmt)
 
 
-def _both_step(known: _Object, ref: FunctionRef, body: Iterable[t.Stmt], receiver: str) -> bool:
+def both_step(known: ScheduledObject, ref: FunctionRef, body: Iterable[t.Stmt], receiver: str) -> bool:
     """Whether some statements have the optimizer and the scheduler of an object step."""
     nodes = list(t.walk(list(body)))
-    called = {node.name for node in nodes if isinstance(node, t.Call) and _receiver(node) == receiver}
+    called = {node.name for node in nodes if isinstance(node, t.Call) and receiver_of(node) == receiver}
     return all(
         not called.isdisjoint(names) or is_stepped(ref, nodes, receiver + path.removeprefix("self"))
         for path, names in known.stepping.items()
     )
 
 
-def _receiver(call: t.Call) -> str | None:
+def receiver_of(call: t.Call) -> str | None:
     return t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
 
 
-def _is_called_so(flow: Flow, known: _Object, replacing: _Replacing, depth: int) -> bool:
+def is_called_so(flow: Flow, known: ScheduledObject, replacing: Replacing, depth: int) -> bool:
     """Whether somebody calls the method, or one that calls it, when the scheduler is there, and both step then."""
     for caller in flow.project.written_calling(replacing.method) if depth else ():
         if any(caller.define is each.define for each in known.methods) and caller.define.name in known.building:
@@ -223,7 +249,7 @@ def _is_called_so(flow: Flow, known: _Object, replacing: _Replacing, depth: int)
             if _is_stale_at(known, replacing, place):
                 return True
             outer = _as_callers_see(replacing, place) if place.receiver == "self" else None
-            if outer is not None and _is_called_so(flow, known, outer, depth - 1):
+            if outer is not None and is_called_so(flow, known, outer, depth - 1):
                 return True
     return False
 
@@ -246,36 +272,36 @@ class _Place(NamedTuple):
         return later(self.caller.define.body, self.stmt, without=self.anew)
 
 
-def _calls_of(known: _Object, caller: FunctionRef, method: FunctionRef) -> Iterator[_Place]:
+def _calls_of(known: ScheduledObject, caller: FunctionRef, method: FunctionRef) -> Iterator[_Place]:
     """The calls of a method of the object in another function."""
     for stmt in caller.define.statements:
-        for call in _own_calls(stmt):
-            receiver = _receiver(call) if call.name == method.define.name else None
+        for call in own_calls(stmt):
+            receiver = receiver_of(call) if call.name == method.define.name else None
             if receiver is not None and is_object(known.owner, caller, receiver):
                 anew = next((each for each in caller.define.statements if binds(each, receiver)), None)
                 yield _Place(caller, stmt, call, receiver, anew)
 
 
-def _own_calls(stmt: t.Stmt) -> list[t.Call]:
+def own_calls(stmt: t.Stmt) -> list[t.Call]:
     """The calls in a statement itself, not those in its blocks."""
     value = stmt.value if isinstance(stmt, t.Assign | t.Evaluate | t.Return | t.Augment) else None
     return [node for node in t.walk(value) if isinstance(node, t.Call)]
 
 
-def _as_callers_see(replacing: _Replacing, place: _Place) -> _Replacing | None:
+def _as_callers_see(replacing: Replacing, place: _Place) -> Replacing | None:
     """The method that calls the one which replaces the optimizer, as one that does so itself."""
     if replacing.param is None:
-        return _Replacing(place.caller, place.stmt, None)
+        return Replacing(place.caller, place.stmt, None)
     given = replacing.method.given_by(place.call).get(replacing.param)
     if given is not None and makes_optimizer(place.caller, given):
-        return _Replacing(place.caller, place.stmt, None)
+        return Replacing(place.caller, place.stmt, None)
     params = {param.name for param in place.caller.define.params}
     name = given.id if isinstance(given, t.Name) else ""
     is_handed_on = name in params and name not in place.caller.assigned
-    return _Replacing(place.caller, place.stmt, name) if is_handed_on else None
+    return Replacing(place.caller, place.stmt, name) if is_handed_on else None
 
 
-def _is_stale_at(known: _Object, replacing: _Replacing, place: _Place) -> bool:
+def _is_stale_at(known: ScheduledObject, replacing: Replacing, place: _Place) -> bool:
     """Whether a call replaces the optimizer of the scheduler that is there by then."""
     after = place.after()
     is_again = place.stmt in after and not _is_once(place)
@@ -283,8 +309,8 @@ def _is_stale_at(known: _Object, replacing: _Replacing, place: _Place) -> bool:
         return False
     if replacing.param is not None and not _is_given_another(known, replacing, place):
         return False
-    in_method = _both_step(known, replacing.method, _after(replacing), "self")
-    return in_method or _both_step(known, place.caller, after, place.receiver)
+    in_method = both_step(known, replacing.method, _after(replacing), "self")
+    return in_method or both_step(known, place.caller, after, place.receiver)
 
 
 def _is_once(place: _Place) -> bool:
@@ -296,18 +322,18 @@ def _is_once(place: _Place) -> bool:
     return any("==" in each and "%" not in each for each in operators)
 
 
-def _is_made_before(known: _Object, place: _Place) -> bool:
+def _is_made_before(known: ScheduledObject, place: _Place) -> bool:
     """Whether a call that has the scheduler made comes before another one."""
     body = place.caller.define.body
     makes = (stmt for stmt in place.caller.define.statements if _makes(known, place, stmt))
     return any(stmt is not place.stmt and place.stmt in later(body, stmt, without=place.anew) for stmt in makes)
 
 
-def _makes(known: _Object, place: _Place, stmt: t.Stmt) -> bool:
-    return any(call.name in known.making and _receiver(call) == place.receiver for call in _own_calls(stmt))
+def _makes(known: ScheduledObject, place: _Place, stmt: t.Stmt) -> bool:
+    return any(call.name in known.making and receiver_of(call) == place.receiver for call in own_calls(stmt))
 
 
-def _is_given_another(known: _Object, replacing: _Replacing, place: _Place) -> bool:
+def _is_given_another(known: ScheduledObject, replacing: Replacing, place: _Place) -> bool:
     """Whether a call gives the method another optimizer than the one before."""
     caller, given = place.caller, replacing.method.given_by(place.call).get(replacing.param or "")
     if given is None:
@@ -333,8 +359,8 @@ def _is_new_in(caller: FunctionRef, loop: t.Repeat, given: t.Expr, anew: t.Stmt 
     return any(name in targets for name in taken) or any(makes_optimizer(caller, value) for value in values)
 
 
-def _given_before(known: _Object, place: _Place) -> set[str | None]:
+def _given_before(known: ScheduledObject, place: _Place) -> set[str | None]:
     """The paths of what the object is given where it is made, or where its scheduler is."""
     makes = (stmt for stmt in place.caller.define.statements if stmt is place.anew or _makes(known, place, stmt))
-    others = (call for stmt in makes if stmt is not place.stmt for call in _own_calls(stmt))
+    others = (call for stmt in makes if stmt is not place.stmt for call in own_calls(stmt))
     return {t.path_of(arg.value) for call in others for arg in call.args}

@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.signs import CHOOSES_LOSS
 from gradguard.static import tree as t
 from gradguard.static.mistakes.optimizers import WithoutOptimizer
 from gradguard.static.model import Backward, Step
-from gradguard.static.optimizers.made_modules import is_made
+from gradguard.static.optimizers.made_modules import is_made, makers_of
+from gradguard.static.optimizers.schedulers import called
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -87,13 +89,7 @@ def _made(ref: FunctionRef) -> Iterator[Made]:
     for stmt in ref.define.statements:
         path = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
         call = _maker(stmt.value) if isinstance(stmt, t.Assign) and path is not None else None
-        if (
-            path is None
-            or call is None
-            or "[" in path
-            or not call.name[:1].isupper()
-            or _FIXED.search(f"{path} {call.name}")
-        ):
+        if path is None or call is None or "[" in path or _FIXED.search(f"{path} {call.name}"):
             continue
         is_attribute = path.startswith("self.") and path.count(".") == 1
         if not is_attribute and ("." in path or path in ref.names[1]):
@@ -131,15 +127,43 @@ def _is_moved(value: t.Expr, path: str) -> bool:
 
 
 def _with_parameters(ref: FunctionRef, path: str, call: t.Call) -> Made | None:
+    if not call.name[:1].isupper():
+        return _chosen_with_parameters(ref, path, call)
     maker = ref.module.value_of(call.func)
     if isinstance(maker.ref, Class):
-        own = dict(_own_parameters(maker.ref))
-        if own:
-            is_sure = not any(_makes_layers(each) for each in maker.ref.lineage())
-            return Made(path, call, tuple(own), _computing(maker.ref), next(iter(own.values())), is_sure)
+        made = _of_class(maker.ref, path, call)
+        if made is not None:
+            return made
     elif _is_loss_with_parameters(str(maker.ref)):
         return Made(path, call, is_sure=True)
     return Made(path, call) if is_made(ref, call) and _is_plain_network(maker.ref, call) else None
+
+
+def _of_class(cls: Class, path: str, call: t.Call) -> Made | None:
+    own = dict(_own_parameters(cls))
+    is_sure = not any(_makes_layers(each) for each in cls.lineage())
+    return Made(path, call, tuple(own), _computing(cls), next(iter(own.values())), is_sure) if own else None
+
+
+def _chosen_with_parameters(ref: FunctionRef, path: str, call: t.Call) -> Made | None:
+    """What a name picks, where that may be an object which is there for its parameters alone: ``LOSSES[name](512)``."""
+    classes = list(_chosen_from(ref, call))
+    made = (found for cls in classes if not _FIXED.search(cls.name) and (found := _of_class(cls, path, call)))
+    sure = next((each for each in made if each.is_sure), None)
+    return sure._replace(methods=frozenset.intersection(*map(_computing, classes))) if sure is not None else None
+
+
+def _chosen_from(ref: FunctionRef, call: t.Call) -> Iterator[Class]:
+    """The classes of the program of which a call makes one: by a global dict, or a function that gives what it made."""
+    if isinstance(call.func, t.Subscript):
+        for script, maker in makers_of(ref, call.func.value):
+            found = script.module.value_of(maker).ref if isinstance(maker, t.Expr) else maker
+            yield from (found,) if isinstance(found, Class) else ()
+        return
+    callee = called(ref, call) if re.fullmatch(CHOOSES_LOSS, call.name) is not None else None
+    for given in callee.given_back() if callee is not None else ():
+        found = callee.module.value_of(given.func).ref if callee is not None and isinstance(given, t.Call) else None
+        yield from (found,) if isinstance(found, Class) else ()
 
 
 def _computing(cls: Class) -> frozenset[str]:
