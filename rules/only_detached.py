@@ -16,7 +16,8 @@ So it is with a codebook, where each term of the loss has the detached code: the
 code ever moves.
 
 ```python
-index = torch.cdist(z, self.codebook.weight).argmin(1)
+with torch.no_grad():                                   # or with a graph: an index has none
+    index = torch.cdist(z, self.codebook.weight).argmin(1)
 q = self.codebook(index)
 loss = F.mse_loss(q.detach(), z)                        # needs `F.mse_loss(q, z.detach())` besides
 q = z + (q - z).detach()

@@ -296,3 +296,70 @@ def test_a_codebook_that_no_term_moves_is_flagged(snippet: str) -> None:
 )  # fmt: skip
 def test_a_codebook_that_is_moved_or_frozen_is_not(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+SEARCH = "            distance = torch.cdist(z, self.codebook)\n            _, index = torch.min(distance, 1)\n"
+WITHOUT_GRAD = (
+    SEARCH,
+    "            with torch.no_grad():\n"
+    "                distance = torch.cdist(z, self.codebook)\n"
+    "                index = distance.argmin(1)\n",
+)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        OF_PARAMETER.replace(*WITHOUT_GRAD),
+        OF_PARAMETER.replace(SEARCH, "            index = torch.cdist(z, self.codebook.detach()).argmin(1)\n"),
+        OF_PARAMETER.replace(
+            SEARCH,
+            "            codes = self.codebook.detach()\n"
+            "            near = z @ codes.t() - (codes ** 2).sum(1) / 2\n"
+            "            index = near.argmax(1)\n",
+        ),
+        QUANTIZER.replace("self.codebook.weight.t()", "self.codebook.weight.data.t()"),
+        QUANTIZER.replace(
+            "            index = d.argmin(1)\n", "            with torch.no_grad(): index = torch.argmin(d, dim=1)\n"
+        ),
+    ],
+)
+def test_a_codebook_that_is_looked_through_without_a_graph_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [WITHOUT_GRAD, ("self.measure(z, code.detach())", "self.measure(z.detach(), code)")],
+        [WITHOUT_GRAD, ("out = z + (code - z).detach()", "out = code")],
+        [WITHOUT_GRAD, ("    out = z", "    with torch.no_grad(): self.codebook.lerp_(z, 0.1)\n            out = z")],
+        [WITHOUT_GRAD, ("            out = z", "            self.codebook.data[index] = z\n            out = z")],
+        [WITHOUT_GRAD, ("out, commit", "out, commit + distance.mean()")],
+        [WITHOUT_GRAD, ("out, commit", "out, commit, self.codebook")],
+        [WITHOUT_GRAD, ("index = distance.argmin(1)", "index = distance.argmin(1); self.seen = self.codebook.clone()")],
+        [WITHOUT_GRAD, ("torch.cdist(z, self.codebook)", "z @ self.codebook.t(); self.show(distance)")],
+        [WITHOUT_GRAD, ("self.codebook", "self.codes_ema")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_such_a_codebook(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(OF_PARAMETER, *edits), CODE)
+
+
+def test_what_is_hashed_without_a_graph_is_a_choice() -> None:
+    assert_clean(
+        """
+    class Router(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = nn.Parameter(torch.randn(8, 4))
+
+        def forward(self, x):
+            with torch.no_grad():
+                score = x @ self.proj
+                bucket = score.argmax(1)
+            y = x @ self.proj
+            return y.detach(), bucket
+    """,
+        CODE,
+    )
