@@ -89,6 +89,7 @@ from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
+from gradguard.static.optimizers.made_when_run import made_when_run
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.plateau_directions import plateau_directions
 from gradguard.static.optimizers.rebound_updates import rebound_updates
@@ -168,6 +169,7 @@ def judge(flow: Flow) -> None:
         *replaced_by_methods(flow),
         *replaced_by_heirs(flow),
         *unfrozen_later(flow),
+        *made_when_run(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
     flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))

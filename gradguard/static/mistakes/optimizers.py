@@ -17,6 +17,7 @@ class Replacement:
         site: the statement that replaces the module, or calls what does.
         replaced: the statement that does.
         is_unfrozen: it was there before, and froze: the optimizer was given only what wanted gradients then.
+        is_late: it was not there before: the ``forward`` of the model makes it when it first runs.
         chosen: where that was chosen, if not in the call that makes the optimizer.
     """
 
@@ -26,6 +27,7 @@ class Replacement:
     replaced: Site
     is_unfrozen: bool = False
     chosen: Site | None = None
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
