@@ -79,6 +79,7 @@ from gradguard.static.losses.only_detached import only_detached
 from gradguard.static.losses.overwritten_terms import overwritten_terms
 from gradguard.static.losses.renewed_anchors import renewed_anchors
 from gradguard.static.losses.straight_through import cancelled
+from gradguard.static.losses.taken_as_numbers import taken_as_numbers
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.optimizers.averaged_gradients import averaged_gradients
@@ -223,7 +224,7 @@ def judge(flow: Flow) -> None:
     flow.facts.changed_in_place = lambda: list(changed_in_place(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
-    flow.facts.only_detached = lambda: list(only_detached(flow))
+    flow.facts.only_detached = lambda: [*only_detached(flow), *taken_as_numbers(flow)]
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

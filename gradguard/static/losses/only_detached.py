@@ -47,7 +47,7 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
     names = {node.name for node in define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == "self"}
     for name in sorted(names):
         is_fixed = _FIXED.search(name) is not None
-        made = _made(owner, name)
+        made = made_to_learn(owner, name)
         if made is None or not _is_of_forward_alone(owner, name, define):
             continue
         is_codebook = is_fixed or _is_table(made)
@@ -62,7 +62,7 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
             yield OnlyDetached(flow.site((named or cuts)[-1]), name, made)
 
 
-def _made(cls: Class, name: str) -> Site | None:
+def made_to_learn(cls: Class, name: str) -> Site | None:
     """Where the constructor makes the parameter, if it wants a gradient and is bound nowhere else."""
     bound = [value for each in cls.lineage() for _, value in each.assigned(name)]
     for each in cls.lineage():
@@ -219,7 +219,12 @@ def _is_known(flow: Flow, cls: Class, name: str) -> bool:
     )
     if survey.is_base(cls.name, cls.module) or survey.mentions(known, cls.module, name):
         return True
-    return survey.mentions(_PENALTY, cls.module, "parameters()") or not _is_plain(cls)
+    return is_in_a_penalty(cls)
+
+
+def is_in_a_penalty(cls: Class) -> bool:
+    """Whether a loss of the program may have all parameters in it, or what a class inherits may (reads other files)."""
+    return cls.module.project.survey.mentions(_PENALTY, cls.module, "parameters()") or not _is_plain(cls)
 
 
 def _is_plain(cls: Class) -> bool:
