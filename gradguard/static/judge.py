@@ -105,6 +105,7 @@ from gradguard.static.optimizers.set_on_optimizers import set_on_optimizers
 from gradguard.static.optimizers.spent_iterators import spent_iterators
 from gradguard.static.optimizers.stale_by_methods import stale_by_methods
 from gradguard.static.optimizers.stale_schedulers import stale_schedulers
+from gradguard.static.optimizers.stepped_twice import stepped_twice
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
 from gradguard.static.optimizers.trained_teachers import trained_teachers
@@ -173,6 +174,7 @@ def judge(flow: Flow) -> None:
         *made_when_run(flow),
     ]
     flow.facts.stale_schedulers = lambda: [*stale_schedulers(flow), *stale_by_methods(flow)]
+    flow.facts.stepped_twice = lambda: list(stepped_twice(flow))
     flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))
     flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
     flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))

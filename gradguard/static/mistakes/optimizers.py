@@ -102,6 +102,27 @@ class IdleScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class SteppedTwice:
+    """Two optimizers step in turn that have some parameters in common.
+
+    Args:
+        site: where the one is made that is given all of a module.
+        whole: its path.
+        part: the path of the other one.
+        module: the module.
+        made: where the other one is made.
+        step: the step of the second one.
+    """
+
+    site: Site
+    whole: str
+    part: str
+    module: str
+    made: Site
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
 class SetOnOptimizer:
     """An option is set on an optimizer as an attribute, which it does not read.
 
