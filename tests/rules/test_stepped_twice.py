@@ -34,7 +34,8 @@ STEPS = "                first.step()\n                second.step()\n"
         [(FIRST, "torch.optim.SGD(model.parameters(), lr=0.1)")],
         [(STEPS, "                second.step()\n                first.step()\n")],
         [(STEPS, "                scaler.step(first)\n                scaler.step(second)\n")],
-        [(STEPS, "                if len(x) > 1:\n                    first.step()\n                    second.step()\n")],
+        [(STEPS, "                if len(x) > 1:\n                    first.step()\n"
+                 "                    second.step()\n")],
         [(STEPS, "                for opt in optimizers:\n                    opt.step()\n"),
          ("        for epoch", "        optimizers = [first, second]\n        for epoch")],
     ],
