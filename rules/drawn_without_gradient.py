@@ -4,7 +4,8 @@
 `torch.normal(mean, std)` has one, whose gradient is zero. A decoder, or a critic, that is given such a sample is
 trained, and nothing raises, as the loss has a graph; the encoder, or the policy, is trained by the other terms alone.
 So a variational autoencoder learns a latent space that the reconstruction has no say in, and a soft actor-critic
-maximizes the entropy of its policy, whatever the critic says.
+maximizes the entropy of its policy, whatever the critic says; where the critic is frozen meanwhile, what it says of
+the sample is a mere number.
 
 ```python
 mu, logvar = self.encode(x)
@@ -22,11 +23,11 @@ What is drawn of a `OneHotCategorical` needs an estimator for that, as a discret
 one, `sample + probs - probs.detach()`, which `OneHotCategoricalStraightThrough` has in its `rsample()`.
 
 **Not flagged.** The score function: a sample whose `log_prob` is multiplied by a return or an advantage (REINFORCE,
-PPO), as that is its gradient; other distributions without `rsample` (`Categorical`, `Bernoulli`); a one-hot sample
-where something is detached beside it, by which an estimator is made; what is drawn under `no_grad`, or of constants; a
-draw beside `rsample()`, for an evaluation; a critic that is trained with samples of a policy that is not, as by
-conservative Q-learning; an environment that is given the sample. Where a caller does the backward, a log-probability
-must be a term of its loss: alone, the caller may multiply it.
+PPO), as that is its gradient, and a critic whose answer may be such a weight; other distributions without `rsample`
+(`Categorical`, `Bernoulli`); a one-hot sample where something is detached beside it, by which an estimator is made;
+what is drawn under `no_grad`, or of constants; a draw beside `rsample()`, for an evaluation; a critic that is trained
+with samples of a policy that is not, as by conservative Q-learning; an environment that is given the sample. Where a
+caller does the backward, a log-probability must be a term of its loss: alone, the caller may multiply it.
 
 **References.** <https://docs.pytorch.org/docs/stable/distributions.html#pathwise-derivative>; Kingma and Welling,
 "Auto-Encoding Variational Bayes" (2013); Haarnoja et al., "Soft Actor-Critic" (2018).
@@ -65,5 +66,5 @@ def trains_nothing_through(function: Function) -> Iterator[Finding]:
             each.site,
             f"what is drawn here {how}: no gradient of the loss goes through it to the distribution",
             help=_INSTEAD[each.is_zero, each.is_one_hot],
-            related=(each.run.related("this is trained with it, and gives nothing back"),),
+            related=(each.run.related("this is given it, and gives nothing back"),),
         )

@@ -19,6 +19,9 @@ for epoch in range(epochs):
     ...
 ```
 
+So it is with the teacher of a distillation, that a wrapper is given, `self.teacher = teacher.eval()`, and runs
+under `no_grad`.
+
 **Instead**, say it in the method that all calls come through:
 
 ```python
@@ -55,7 +58,7 @@ def takes_it_out(function: Function) -> Iterator[Finding]:
     for each in function.frozen_in_training():
         yield rule.finding(
             each.site,
-            f"this takes `{each.part}`, which was frozen, out of evaluation mode as well: "
+            f"this takes `{each.part}`, which is not trained, out of evaluation mode as well: "
             "its dropout and its batch norm work as in training",
             help=f"call `{each.part}.eval()` after it, or let `train` of its class do so",
             related=(each.put.related("this was to keep it in evaluation mode"),),

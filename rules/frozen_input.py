@@ -16,6 +16,9 @@ def forward(self, x):
     return self.head(x.mean(1))
 ```
 
+The same goes for what is computed under `no_grad`, or detached, and for a checkpoint by another name:
+`run = partial(checkpoint, use_reentrant=True)`, a function that hands on what it is given.
+
 **Instead**, use the other implementation, which records what wants a gradient:
 
 ```python
@@ -35,13 +38,16 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import sign
+from gradguard.signs import FORWARD, sign
 from gradguard.static.model import Function
 
 _CHECKPOINTS = sign("checkpoint(", "checkpoint_sequential(", pattern=r"\bcheckpoint(?:_sequential)?\(", own=True)
 _IMPORTS = sign("checkpoint", pattern=r"torch\.utils(?:\.| import )checkpoint")
 
-rule = Rule("GG260", "frozen-input", Severity.ERROR, ((_CHECKPOINTS, _IMPORTS),))
+# Another name for it, or a function around it.
+_HANDS_ON = sign("checkpoint", pattern=r"(?:\bpartial\(|\breturn\b|=)\s*(?:\w+\.)*checkpoint", across=True)
+
+rule = Rule("GG260", "frozen-input", Severity.ERROR, ((_CHECKPOINTS, _IMPORTS), (FORWARD, _HANDS_ON, _IMPORTS)))
 
 
 @rule.in_source
@@ -50,6 +56,6 @@ def cuts_the_graph(function: Function) -> Iterator[Finding]:
         names = ", ".join(f"`self.{name}`" for name in each.layers)
         yield rule.finding(
             each.site,
-            f"what is checkpointed here gets no gradient: its input comes of {names} alone, which is frozen",
+            f"what is checkpointed here gets no gradient: its input comes of {names} alone, which wants none",
             help="give it `use_reentrant=False`",
         )

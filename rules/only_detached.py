@@ -16,11 +16,15 @@ So it is with a codebook, where each term of the loss has the detached code: the
 code ever moves.
 
 ```python
-index = torch.cdist(z, self.codebook.weight).argmin(1)
+with torch.no_grad():                                   # or with a graph: an index has none
+    index = torch.cdist(z, self.codebook.weight).argmin(1)
 q = self.codebook(index)
 loss = F.mse_loss(q.detach(), z)                        # needs `F.mse_loss(q, z.detach())` besides
 q = z + (q - z).detach()
 ```
+
+So it is with a parameter of which only plain numbers are used, `x * self.scale.item()`, or the step sizes of a
+meta-learner as `self.log_rates.exp().tolist()`: `unbind()` gives them with their graph.
 
 **Instead**, take the values from the tensor:
 
@@ -29,9 +33,9 @@ index = torch.from_numpy(order)
 gate = torch.tanh(score.gather(1, index))
 ```
 
-**Not flagged.** Buffers, and parameters that want no gradient; a parameter that is itself detached, as a codebook that
-is moved by hand; one of which only indices are taken; one that another method, a subclass or the program uses besides,
-or that a penalty on all parameters has in it.
+**Not flagged.** Buffers, and parameters that want no gradient; a parameter that is itself detached, as a codebook
+that is moved by hand; one of which only indices are taken, or numbers that are shown or compared; one that another
+method, a subclass or the program uses besides, or that a penalty on all parameters has in it.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html>.
 """
@@ -59,8 +63,20 @@ _CODES = sign("Embedding(", "Parameter(", pattern=r"\bself\.\w+\s*(?::[^=\n]*)?=
 _NEAREST = sign("argmin", "min(", "argmax", "topk(", own=True)
 _CUT = sign(".detach()", ".data", own=True)
 
+# A parameter of which a method takes numbers.
+_TAKES = sign(
+    ".item()",
+    ".tolist()",
+    "float(",
+    pattern=r"\bself\.\w+[^\n]*\.(?:item|tolist)\(\)|\bfloat\([^\n]*\bself\.",
+    own=True,
+)
+
 rule = Rule(
-    "GG243", "only-detached", Severity.ERROR, ((FORWARD, _PARAMETER, _DETACHED), (FORWARD, _CODES, _NEAREST, _CUT))
+    "GG243",
+    "only-detached",
+    Severity.ERROR,
+    ((FORWARD, _PARAMETER, _DETACHED), (FORWARD, _CODES, _NEAREST, _CUT), (_PARAMETER, _TAKES)),
 )
 
 

@@ -23,6 +23,15 @@ So it is with a training loop that goes back to its best checkpoint by another o
 there on the old one is moved, and the new one evaluated; with a method that adds a head for each task; and with a
 setup that puts adapters into the model and returns it beside the optimizer that it made before.
 
+Nor does it learn of what a `forward` makes when it first knows a size, or meets a new kind of its input:
+
+```python
+def forward(self, x, kind):
+    if kind not in self.relations:                  # an nn.ModuleDict, empty when the optimizer is made
+        self.relations[kind] = nn.Linear(x.shape[1], self.out)
+    return self.relations[kind](x)
+```
+
 Nor does it learn of parameters that want gradients later, where it was given only those that did before:
 
 ```python
@@ -46,7 +55,8 @@ An optimizer may be given frozen parameters, too: it leaves alone what has no gr
 **Not flagged.** What wraps the model and keeps its parameters (`nn.DataParallel(model)`, `torch.compile(model)`,
 `model.to(device)`, `load_state_dict`), modules without parameters (`nn.Identity()`), an optimizer that is made anew or
 gets more parameters afterwards, or that does not step any more: a model that is loaded for the test. A part that has an
-optimizer of its own, is frozen, or copies another one (a target network).
+optimizer of its own, is frozen, or copies another one (a target network). A `forward` that has run before the optimizer
+is made, as with a sample, and `nn.LazyLinear`, whose parameters are there from the start.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html#constructing-it>.
 """
@@ -90,9 +100,13 @@ def trains_the_old_one(function: Function) -> Iterator[Finding]:
             if each.is_unfrozen
             else f"what is made here is never trained: `{each.optimizer}` has the parameters of what was there before"
         )
+        if each.is_late:
+            what = f"what is made here, when the model runs, is never trained: `{each.optimizer}` is made before that"
         yield rule.finding(
             each.site,
             what,
-            help=f"make `{each.optimizer}` after this, or give it the new parameters with `add_param_group`",
+            help="make it in the constructor, or run the model once before the optimizer is made"
+            if each.is_late
+            else f"make `{each.optimizer}` after this, or give it the new parameters with `add_param_group`",
             related=tuple(notes),
         )

@@ -81,6 +81,7 @@ from gradguard.static.losses.only_detached import only_detached
 from gradguard.static.losses.overwritten_terms import overwritten_terms
 from gradguard.static.losses.renewed_anchors import renewed_anchors
 from gradguard.static.losses.straight_through import cancelled
+from gradguard.static.losses.taken_as_numbers import taken_as_numbers
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
 from gradguard.static.optimizers.averaged_gradients import averaged_gradients
@@ -91,6 +92,7 @@ from gradguard.static.optimizers.idle_schedulers import idle_schedulers
 from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
 from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
+from gradguard.static.optimizers.made_when_run import made_when_run
 from gradguard.static.optimizers.micro_steps import micro_steps
 from gradguard.static.optimizers.moved_frozen import moved_frozen
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
@@ -108,6 +110,7 @@ from gradguard.static.optimizers.spent_iterators import spent_iterators
 from gradguard.static.optimizers.stale_by_methods import stale_by_methods
 from gradguard.static.optimizers.stale_from_outside import stale_from_outside
 from gradguard.static.optimizers.stale_schedulers import stale_schedulers
+from gradguard.static.optimizers.stepped_twice import stepped_twice
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
 from gradguard.static.optimizers.trained_teachers import trained_teachers
@@ -173,12 +176,14 @@ def judge(flow: Flow) -> None:
         *replaced_by_methods(flow),
         *replaced_by_heirs(flow),
         *unfrozen_later(flow),
+        *made_when_run(flow),
     ]
     flow.facts.stale_schedulers = lambda: [
         *stale_schedulers(flow),
         *stale_by_methods(flow),
         *stale_from_outside(flow),
     ]
+    flow.facts.stepped_twice = lambda: list(stepped_twice(flow))
     flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))
     flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
     flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))
@@ -232,7 +237,7 @@ def judge(flow: Flow) -> None:
     flow.facts.changed_in_place = lambda: list(changed_in_place(flow))
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
-    flow.facts.only_detached = lambda: list(only_detached(flow))
+    flow.facts.only_detached = lambda: [*only_detached(flow), *taken_as_numbers(flow)]
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

@@ -104,6 +104,7 @@ from gradguard.static.mistakes.optimizers import (
     SetOnOptimizer,
     SpentIterator,
     StaleScheduler,
+    SteppedTwice,
     TiedByData,
     TrainedAverage,
     TrainedTeacher,
@@ -197,6 +198,7 @@ class Function:
         stale_schedulers: the schedulers of optimizers that are replaced, while both go on (reads other files).
         idle_schedulers: the schedulers that nothing steps (reads other files).
         schedulers_first: the schedulers that step before the optimizer does (reads other files).
+        stepped_twice: optimizers that have some parameters in common, and step in turn (reads other files).
         set_on_optimizers: options that are set on an optimizer as attributes (reads other files).
         idle_optimizers: the optimizers that something resets, and nothing steps (reads other files).
         plateau_directions: the schedulers that wait for the highest loss, or for the lowest accuracy (reads other
@@ -319,6 +321,7 @@ class Function:
     stale_schedulers: Callable[[], list[StaleScheduler]] = field(default=list, repr=False)
     idle_schedulers: Callable[[], list[IdleScheduler]] = field(default=list, repr=False)
     schedulers_first: Callable[[], list[SchedulerFirst]] = field(default=list, repr=False)
+    stepped_twice: Callable[[], list[SteppedTwice]] = field(default=list, repr=False)
     set_on_optimizers: Callable[[], list[SetOnOptimizer]] = field(default=list, repr=False)
     idle_optimizers: Callable[[], list[IdleOptimizer]] = field(default=list, repr=False)
     plateau_directions: Callable[[], list[PlateauDirection]] = field(default=list, repr=False)

@@ -682,3 +682,112 @@ def test_a_one_hot_code_without_an_estimator() -> None:
 )
 def test_a_one_hot_code_that_has_a_gradient_or_needs_none(edit: tuple[str, str]) -> None:
     assert_clean(twin(ONE_HOT, edit), CODE)
+
+
+CALLED = """
+from torch.distributions import Categorical, Independent, Normal
+
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.loc, self.raw_scale = nn.Linear(4, 16), nn.Linear(16, 2), nn.Linear(16, 2)
+
+    def forward(self, obs):
+        h = torch.relu(self.trunk(obs))
+        dist = Independent(Normal(self.loc(h), F.softplus(self.raw_scale(h))), 1)
+        u = dist.sample()  # !
+        return torch.tanh(u), dist.log_prob(u) - torch.log(1 - torch.tanh(u) ** 2 + 1e-6).sum(-1)
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(6, 1), nn.Linear(6, 1)
+
+    def forward(self, obs, act):
+        both = torch.cat([obs, act], -1)
+        return self.one(both), self.two(both)
+
+class Learner:
+    def __init__(self):
+        self.actor, self.critic = Actor(), Critic()
+        self.actor_opt = torch.optim.Adam(self.actor.parameters())
+        self.critic_opt = torch.optim.Adam(self.critic.parameters())
+        self.alpha = 0.1
+
+    def learn(self, obs, act, target):
+        a, b = self.critic(obs, act)
+        self.descend(self.critic_opt, F.mse_loss(a, target) + F.mse_loss(b, target))
+        self.critic.requires_grad_(False)
+        new, logp = self.actor(obs)
+        value = torch.min(*self.critic(obs, new))
+        loss = (self.alpha * logp - value).mean()
+        self.descend(self.actor_opt, loss)
+        self.critic.requires_grad_(True)
+        return loss.item()
+
+    def descend(self, opt, loss):
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+LIVE = [
+    ("        self.critic.requires_grad_(False)\n", ""),
+    ("        self.critic.requires_grad_(True)\n", ""),
+]
+AS_LOOP = [
+    (
+        "self.critic.requires_grad_(False)",
+        "for p in self.critic.parameters():\n            p.requires_grad = False",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        LIVE,
+        AS_LOOP,
+        [("loss = (self.alpha * logp - value).mean()", "loss = (self.alpha * logp).mean() + 0.5 * -value.mean()")],
+        [("loss = (self.alpha * logp - value).mean()", "loss = -(value - self.alpha * logp).mean()")],
+        [
+            (
+                "value = torch.min(*self.critic(obs, new))",
+                "one, two = self.critic(obs, new); value = torch.min(one, two)",
+            )
+        ],
+        [("self.descend(self.actor_opt, loss)", "self.actor_opt.zero_grad(); loss.backward(); self.actor_opt.step()")],
+    ],
+)
+def test_a_policy_that_is_called(edits: list[tuple[str, str]]) -> None:
+    snippet = CALLED
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("dist.sample()", "dist.rsample()")],
+        [("Independent(Normal(self.loc(h), F.softplus(self.raw_scale(h))), 1)", "Categorical(logits=self.loc(h))")],
+        # the score function, in several ways
+        [("(self.alpha * logp - value).mean()", "-(logp * value).mean()")],
+        [("(self.alpha * logp - value).mean()", "-logp.mul(value).mean() + 0.1 * logp.mean()")],
+        [("(self.alpha * logp - value).mean()", "-(logp * (value - value.mean())).mean()")],
+        [("(self.alpha * logp - value).mean()", "score(logp, value) + logp.mean()")],
+        [("(self.alpha * logp - value).mean()", "score(logp, advantage=value) + 0.1 * obs.mean()")],
+        [("(self.alpha * logp - value).mean()", "(F.softmax(value, 0) * -logp).sum()")],
+        [("(self.alpha * logp - value).mean()", "nll = -logp; loss = (nll * value).mean() + nll.mean()")],
+        [("(self.alpha * logp - value).mean()", "torch.einsum('i,i->', logp, value) - logp.mean()")],
+        # what the critic gives is only shown, or cut off
+        [("(self.alpha * logp - value).mean()", "(self.alpha * logp).mean(); print(value - logp)")],
+        [("(self.alpha * logp - value).mean()", "(self.alpha * logp - value.detach()).mean()")],
+        [("torch.min(*self.critic(obs, new))", "torch.min(*self.critic(obs, act))")],
+        [("        new, logp", "        with torch.no_grad(): new, logp")],
+    ],
+)
+@pytest.mark.parametrize("frozen", [[], LIVE, AS_LOOP])
+def test_look_alikes_of_a_policy_that_is_called(edits: list[tuple[str, str]], frozen: list[tuple[str, str]]) -> None:
+    assert_clean(twin(CALLED, *frozen, *edits), CODE)

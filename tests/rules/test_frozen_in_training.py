@@ -312,3 +312,92 @@ def test_what_surely_has_such_layers(snippet: str) -> None:
 )  # fmt: skip
 def test_what_may_have_none(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+DISTILLER = """
+def convnet(width, classes):
+    return nn.Sequential(nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten(), nn.LazyLinear(classes))
+
+def pretrain(teacher, data):
+    opt = torch.optim.Adam(teacher.parameters())
+    teacher.train()
+    for x, y in data:
+        opt.zero_grad()
+        F.cross_entropy(teacher(x), y).backward()
+        opt.step()
+    return teacher
+
+class Distiller(nn.Module):
+    def __init__(self, teacher, student):
+        super().__init__()
+        self.teacher = teacher
+        self.student = student
+        self.teacher.requires_grad_(False)
+        self.teacher.eval()
+
+    def forward(self, x, y):
+        with torch.no_grad():
+            soft = F.softmax(self.teacher(x), 1)
+        logits = self.student(x)
+        return F.kl_div(F.log_softmax(logits, 1), soft) + F.cross_entropy(logits, y)
+
+def run(data, steps):
+    teacher = pretrain(convnet(16, 4), data)
+    distiller = Distiller(teacher, convnet(4, 4))
+    optimizer = torch.optim.SGD(distiller.student.parameters(), lr=0.1)
+    for step in range(steps):
+        if step % 40 == 0:
+            distiller.eval()
+            distiller.train()  # !
+        x, y = data.batch(16)
+        loss = distiller(x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+NOT_FROZEN = ("        self.teacher.requires_grad_(False)\n", "")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [NOT_FROZEN],  # it is only run without a graph
+        [NOT_FROZEN, ("with torch.no_grad():\n            soft = F.softmax(self.teacher(x), 1)",
+                      "soft = F.softmax(self.teacher(x).detach(), 1)")],
+        [("pretrain(convnet(16, 4), data)", "convnet(16, 4)")],
+        [("Distiller(teacher, convnet(4, 4))", "Distiller(student=convnet(4, 4), teacher=convnet(16, 4))")],
+        [("teacher.train()", "teacher.train(True)")],
+    ],
+)  # fmt: skip
+def test_what_a_wrapper_is_given(edits: list[tuple[str, str]]) -> None:
+    snippet = DISTILLER
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("            distiller.train()", "            distiller.student.train()")],
+        [("            distiller.train()", "            distiller.train(); distiller.teacher.eval()")],
+        [("            distiller.train()", "            distiller.train(); teacher.eval()")],
+        [("            distiller.train()", "            distiller.train(); teacher.train(False)")],
+        [("            distiller.train()", "            distiller.train(); distiller.teacher.train()")],
+        [("            distiller.train()", "            distiller.train(step < 10)")],
+        [("    def forward", "    def train(self, on=True):\n        self.student.train(on)\n\n    def forward")],
+        [("with torch.no_grad():", "with torch.no_grad():\n            self.teacher.eval()")],
+        [("        self.teacher.eval()\n", "")],
+        [NOT_FROZEN, ("with torch.no_grad():", "with torch.enable_grad():")],
+        [NOT_FROZEN, ("logits = self.student(x)", "logits = self.student(x) + self.teacher(x)")],
+        # a teacher that computes the same in both modes, or that may
+        [("nn.BatchNorm2d(width)", "nn.GroupNorm(2, width)")],
+        [("pretrain(convnet(16, 4), data)", "load(data)")],
+        [("pretrain(convnet(16, 4), data)", "convnet(16, 4) if data else nn.Linear(4, 4)")],
+        [("return teacher\n", "return fold(teacher)\n")],
+    ],
+)
+def test_look_alikes_of_a_wrapper(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(DISTILLER, *edits), CODE)

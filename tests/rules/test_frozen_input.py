@@ -114,3 +114,116 @@ def test_another_file_freezes(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("nets.py", 18)]
     files["main.py"] = files["main.py"].replace(FREEZES, "pass")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+SEGMENTER = """
+    import functools
+    from functools import partial
+    from torch.utils.checkpoint import checkpoint
+
+    run_segment = partial(checkpoint, use_reentrant=True)
+
+    def run_block(block, *inputs):
+        return checkpoint(block, *inputs, use_reentrant=True)
+
+    class PatchEmbed(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.proj = nn.Conv2d(3, width, 4, stride=4)
+            for p in self.parameters():
+                p.requires_grad_(False)
+
+        def forward(self, x):
+            return self.proj(x)
+
+    class Segmenter(nn.Module):
+        def __init__(self, width=24):
+            super().__init__()
+            self.embed = PatchEmbed(width)
+            self.pos = nn.Parameter(torch.zeros(1, width, 1, 1))
+            self.low = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(2))
+            self.head = nn.Conv2d(width, 3, 1)
+            self.saving = functools.partial(checkpoint, use_reentrant=True)
+
+        def around(self, function, value):
+            if self.training:
+                return checkpoint(function, value, use_reentrant=True)
+            return function(value)
+
+        def forward(self, images):
+            h = self.embed(images)
+            for stage in self.low:
+                h = run_segment(stage, h)  # !
+            return self.head(h)
+"""
+CALL = "run_segment(stage, h)"
+CUT = ("            for p in self.parameters():\n                p.requires_grad_(False)\n", "")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(CALL, CALL + " if self.training else stage(h)")],
+        [(CALL, "run_block(stage, h)")],
+        [(CALL, "self.saving(stage, h)")],
+        [(CALL, "self.around(stage, h)")],
+        [("            h = self.embed", "            run_segment = partial(checkpoint)\n            h = self.embed")],
+        [("for p in self.parameters():\n                p.requires_grad_(False)", "self.requires_grad_(False)")],
+        # cut off, whatever wants a gradient in it
+        [CUT, ("h = self.embed(images)", "with torch.no_grad():\n                h = self.embed(images)")],
+        [CUT, ("h = self.embed(images)", "h = self.embed(images).detach()")],
+        [CUT, ("h = self.embed(images)", "e = self.embed(images).detach()\n            h = e.flatten(1)")],
+    ],
+)
+def test_a_checkpoint_by_another_name(edits: list[tuple[str, str]]) -> None:
+    snippet = SEGMENTER
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("partial(checkpoint, use_reentrant=True)", "partial(checkpoint, use_reentrant=False)")],
+        [("partial(checkpoint, use_reentrant=True)", "partial(checkpoint, use_reentrant=REENTRANT)")],
+        [("partial(checkpoint, use_reentrant=True)", "partial(checkpoint, **OPTIONS)")],
+        [(CALL, "run_segment(stage, h, use_reentrant=False)")],
+        [(CALL, "run_segment(stage, h, **self.options)")],
+        [(CALL, "run_block(stage, h)"), ("*inputs, use_reentrant=True", "*inputs, use_reentrant=False")],
+        [(CALL, "run_block(stage, h)"), ("checkpoint(block, *inputs", "checkpoint(block, inputs")],
+        [(CALL, "run_block(stage, h)"), ("checkpoint(block, *inputs, use_reentrant=True)", "block(*inputs)")],
+        [(CALL, "self.around(stage, h)"), ("function, value, use_reentrant=True", "function, value.requires_grad_()")],
+        [(CALL, "self.saving(stage, h)"), ("functools.partial(checkpoint", "functools.partial(save")],
+        [("run_segment = partial", "run_segment = save\nrun_segment = partial".replace("\n", "; "))],
+        # the embedder learns, or something else does
+        [CUT],
+        [("p.requires_grad_(False)", "p.requires_grad_(train)")],
+        [("return self.proj(x)", "return self.proj(x)\n\n        def thaw(self): self.proj.requires_grad_(True)")],
+        [("self.embed = PatchEmbed(width)", "self.embed = PatchEmbed(width); self.embed.requires_grad_(True)")],
+        [("self.embed = PatchEmbed(width)", "self.embed = PatchEmbed(width) if width else nn.Conv2d(3, 8, 1)")],
+        [("self.embed = PatchEmbed(width)", "self.embed = nn.Conv2d(3, width, 4, stride=4)")],
+        [("self.embed(images)", "self.embed(images) + self.pos")],
+        [("self.embed(images)", "self.embed(images.requires_grad_())")],
+        [CUT, ("h = self", "with torch.no_grad(): h = self"), ("    for s", "    h += self.pos\n            for s")],
+        [CUT, ("h = self.embed(images)", "with torch.enable_grad():\n                h = self.embed(images)")],
+        [CUT, ("h = self.embed(images)", "h = self.embed(images.detach())")],
+        [CUT, ("h = self.embed(images)", "h = self.embed(images) + self.embed(images).detach()")],
+    ],
+)  # fmt: skip
+def test_look_alikes_by_another_name(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(SEGMENTER, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "model.requires_grad_(True)",
+        "for p in model.parameters():\n            p.requires_grad = True",
+        "unfreeze(model)",
+    ],
+)
+def test_all_of_the_model_is_made_trainable(more: str) -> None:
+    assert_clean(twin(SEGMENTER) + f"\n    def main(model):\n        {more}\n", CODE)

@@ -251,3 +251,72 @@ def test_what_is_said() -> None:
     assert "`SwishFunction.backward` returns None for `beta`, for which `self.beta` is given" in finding.message
     assert [related.message for related in finding.related] == ["it is given here", "the parameter is made here"]
     assert finding.fix is None
+
+
+QUANTISED = {
+    "quant.py": """
+        import torch
+        from torch import nn
+        class LearnedStep(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, w, step, low, high):
+                scaled = w / step
+                ctx.save_for_backward((scaled >= low) & (scaled <= high))
+                return scaled.round().clamp(low, high) * step
+            @staticmethod
+            def backward(ctx, grad):
+                inside, = ctx.saved_tensors
+                return grad * inside, None, None, None
+        class Quantised(nn.Module):
+            def __init__(self, fan_in, fan_out):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(fan_out, fan_in))
+                self.step = nn.Parameter(self.weight.detach().abs().mean() / 4)
+            def forward(self, x):
+                return x @ LearnedStep.apply(self.weight, self.step, -8, 7).t()
+    """,
+    "train.py": """
+        import torch
+        from quant import Quantised
+        def fit(loader):
+            model = Quantised(4, 4)
+            optimizer = torch.optim.Adam(model.parameters())
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+            for x, y in loader:
+                loss = (model(x) - y).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                scheduler.step()
+                {more}
+    """,
+}
+
+
+def quantised(folder: Path, more: str, edit: tuple[str, str] = ("", "")) -> list[tuple[str, int]]:
+    files = {name: text.replace("{more}", more).replace(*edit) for name, text in QUANTISED.items()}
+    return lines_in_files(folder, files, CODE)
+
+
+@pytest.mark.parametrize(
+    "more", ["pass", "scaler.step(optimizer)", "print(model.step.item())", "wrapped.step (x)", "env.step(model.step())"]
+)
+def test_a_parameter_that_is_named_as_a_method_of_others(tmp_path: Path, more: str) -> None:
+    assert quantised(tmp_path, more) == [("quant.py", 13)]
+
+
+@pytest.mark.parametrize(
+    ("more", "edit"),
+    [
+        ("model.step.data.mul_(0.99)", ("", "")),
+        ("loss = loss + model.step ** 2", ("", "")),
+        ("penalty(model.step)", ("", "")),
+        ("model.step = find(model)", ("", "")),
+        ("pass", ("None, None, None", "(grad * inside).sum(), None, None")),
+        ("pass", ("self.step = nn.Parameter(", "self.step = (")),
+        ("pass", ("abs().mean() / 4)", "abs().mean() / 4, requires_grad=False)")),
+        ("pass", ("-8, 7).t()", "-8, 7).t() * self.step")),
+    ],
+)
+def test_a_parameter_that_other_code_has(tmp_path: Path, more: str, edit: tuple[str, str]) -> None:
+    assert quantised(tmp_path, more, edit) == []

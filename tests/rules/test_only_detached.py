@@ -296,3 +296,196 @@ def test_a_codebook_that_no_term_moves_is_flagged(snippet: str) -> None:
 )  # fmt: skip
 def test_a_codebook_that_is_moved_or_frozen_is_not(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+SEARCH = "            distance = torch.cdist(z, self.codebook)\n            _, index = torch.min(distance, 1)\n"
+WITHOUT_GRAD = (
+    SEARCH,
+    "            with torch.no_grad():\n"
+    "                distance = torch.cdist(z, self.codebook)\n"
+    "                index = distance.argmin(1)\n",
+)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        OF_PARAMETER.replace(*WITHOUT_GRAD),
+        OF_PARAMETER.replace(SEARCH, "            index = torch.cdist(z, self.codebook.detach()).argmin(1)\n"),
+        OF_PARAMETER.replace(
+            SEARCH,
+            "            codes = self.codebook.detach()\n"
+            "            near = z @ codes.t() - (codes ** 2).sum(1) / 2\n"
+            "            index = near.argmax(1)\n",
+        ),
+        QUANTIZER.replace("self.codebook.weight.t()", "self.codebook.weight.data.t()"),
+        QUANTIZER.replace(
+            "            index = d.argmin(1)\n", "            with torch.no_grad(): index = torch.argmin(d, dim=1)\n"
+        ),
+    ],
+)
+def test_a_codebook_that_is_looked_through_without_a_graph_is_flagged(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [WITHOUT_GRAD, ("self.measure(z, code.detach())", "self.measure(z.detach(), code)")],
+        [WITHOUT_GRAD, ("out = z + (code - z).detach()", "out = code")],
+        [WITHOUT_GRAD, ("    out = z", "    with torch.no_grad(): self.codebook.lerp_(z, 0.1)\n            out = z")],
+        [WITHOUT_GRAD, ("            out = z", "            self.codebook.data[index] = z\n            out = z")],
+        [WITHOUT_GRAD, ("out, commit", "out, commit + distance.mean()")],
+        [WITHOUT_GRAD, ("out, commit", "out, commit, self.codebook")],
+        [WITHOUT_GRAD, ("index = distance.argmin(1)", "index = distance.argmin(1); self.seen = self.codebook.clone()")],
+        [WITHOUT_GRAD, ("torch.cdist(z, self.codebook)", "z @ self.codebook.t(); self.show(distance)")],
+        [WITHOUT_GRAD, ("self.codebook", "self.codes_ema")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_such_a_codebook(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(OF_PARAMETER, *edits), CODE)
+
+
+def test_what_is_hashed_without_a_graph_is_a_choice() -> None:
+    assert_clean(
+        """
+    class Router(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = nn.Parameter(torch.randn(8, 4))
+
+        def forward(self, x):
+            with torch.no_grad():
+                score = x @ self.proj
+                bucket = score.argmax(1)
+            y = x @ self.proj
+            return y.detach(), bucket
+    """,
+        CODE,
+    )
+
+
+SCALED = """
+    class Scaled(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.body = nn.Linear(dim, dim)
+            self.gate = nn.Parameter(torch.zeros(1))
+
+        def forward(self, x):
+            gate = self.gate.sigmoid().item()  # !
+            return x + gate * self.body(x)
+"""
+TAKEN = "gate = self.gate.sigmoid().item()"
+RATES = """
+    class StepSizes(nn.Module):
+        def __init__(self, base):
+            super().__init__()
+            self.names = [name for name, _ in base.named_parameters()]
+            self.log_rates = nn.Parameter(torch.full((len(self.names),), -3.0))
+
+        def table(self):
+            return dict(zip(self.names, self.log_rates.exp().tolist()))  # !
+
+    class Learner(nn.Module):
+        def __init__(self, base):
+            super().__init__()
+            self.base = base
+            self.rates = StepSizes(base)
+
+        def forward(self, x, y):
+            rates = self.rates.table()
+            fast = dict(self.base.named_parameters())
+            loss = F.mse_loss(torch.func.functional_call(self.base, fast, (x,)), y)
+            grads = torch.autograd.grad(loss, list(fast.values()), create_graph=True)
+            fast = {n: w - rates[n] * g for (n, w), g in zip(fast.items(), grads)}
+            return F.mse_loss(torch.func.functional_call(self.base, fast, (x,)), y)
+
+    def train(learner, tasks):
+        optimizer = torch.optim.Adam(learner.parameters())
+        for x, y in tasks:
+            optimizer.zero_grad()
+            learner(x, y).backward()
+            optimizer.step()
+            print(learner.rates.log_rates.detach().exp().tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        SCALED,
+        SCALED.replace(TAKEN, "gate = float(self.gate)"),
+        SCALED.replace(TAKEN, "gate = float(torch.sigmoid(self.gate))"),
+        SCALED.replace(TAKEN, "gate, = self.gate.sigmoid().tolist()"),
+        SCALED.replace(TAKEN, "gate = self.gate.detach().sigmoid().item()"),
+        SCALED.replace("            return x +", "            print(self.gate.item())\n            return x +"),
+        RATES,
+        RATES.replace("dict(zip(self.names, self.log_rates.exp().tolist()))", "[r for r in self.log_rates.tolist()]"),
+    ],
+)
+def test_numbers_of_a_parameter_are_computed_with(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(TAKEN, "gate = self.gate.sigmoid()")],
+        [(TAKEN, "gate = self.gate.sigmoid(); self.seen = gate.item()")],
+        [("return x + gate * self.body(x)", "return x + gate * self.body(x) + self.gate")],
+        [("nn.Parameter(torch.zeros(1))", "nn.Parameter(torch.zeros(1), requires_grad=False)")],
+        [("self.gate = nn.Parameter(torch.zeros(1))", "self.register_buffer('gate', torch.zeros(1))")],
+        [("self.gate = nn.Parameter(torch.zeros(1))", "self.gate = torch.zeros(1)")],
+        # they are shown, compared, or the number of times that something is done
+        [("gate * self.body(x)", "self.body(x)"), (TAKEN, "print(self.gate.item())")],
+        [("gate * self.body(x)", "self.body(x)"), (TAKEN, "log(gate=float(self.gate), x=x)")],
+        [("gate * self.body(x)", "(self.body(x) if gate > 0.5 else x)")],
+        [("gate * self.body(x)", "self.body(x)[int(gate)]")],
+        [("gate * self.body(x)", "self.body(x)"), (TAKEN, "gate = 1 - self.gate.item()")],
+        [(TAKEN, "gate = float(self.gate.shape[0])")],
+        # somebody moves it by hand, or may train it
+        [(TAKEN, TAKEN + "; self.gate.data.mul_(0.9)")],
+        [(TAKEN, TAKEN + "; self.gate.data = self.gate.data * 0.9")],
+        [("        def forward", "        def cool(self):\n            self.gate.fill_(0.0)\n\n        def forward")],
+        [
+            (
+                "        def forward",
+                "        def penalty(self):\n            return self.gate ** 2\n\n        def forward",
+            )
+        ],
+        [("        def forward", "        @torch.no_grad()\n        def forward")],
+        [("self.gate", "self.gate_threshold")],
+    ],
+)
+def test_look_alikes_of_such_numbers(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(SCALED, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "def cool(model): model.gate.data *= 0.9",
+        "def cool(model): model.gate.detach().mul_(0.9)",
+        "def loss(model, y): return y + model.gate.sum()",
+        "def loss(model, y): return y + getattr(model, 'gate')",
+        "def loss(model): return sum(p.norm() for p in model.parameters())",
+        "class Better(Scaled):\n        def forward(self, x): return self.gate * self.body(x)",
+    ],
+)
+def test_something_else_has_the_parameter(more: str) -> None:
+    assert_clean(twin(SCALED) + f"\n    {more}\n", CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("self.log_rates.exp().tolist()", "self.log_rates.exp().unbind()")],
+        [("w - rates[n] * g", "w - 0.1 * g")],
+        [("rates = self.rates.table()", "rates = self.rates.table(); print(rates)"), ("rates[n] * g", "0.1 * g")],
+        [("print(learner.rates.log_rates.detach()", "penalize(learner.rates.log_rates, learner.rates.log_rates")],
+        [("nn.Parameter(torch.full((len(self.names),), -3.0))", "torch.full((len(self.names),), -3.0)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_rates(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(RATES, *edits), CODE)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, twin
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG210"
 IMPORTS = """
@@ -2113,3 +2114,230 @@ def test_a_head_that_is_added_after_the_optimizer_was_made_is_flagged(snippet: s
 )
 def test_a_head_that_the_optimizer_gets_is_not(edit: tuple[str, str]) -> None:
     assert_clean(twin(HEADS, edit), CODE)
+
+
+LATE = """
+    class Relation(nn.Module):
+        def __init__(self, width, out, kinds):
+            super().__init__()
+            self.out, self.kinds = out, kinds
+            self.root = nn.Linear(width, out)
+            self.relations = nn.ModuleDict()
+            self.norm = None
+
+        def relation(self, kind, width):
+            if kind not in self.relations:
+                self.relations[kind] = nn.Linear(width, self.out, bias=False)  # !
+            return self.relations[kind]
+
+        def forward(self, x, edges):
+            h = self.root(x)
+            for kind in self.kinds:
+                h = h + self.relation(kind, x.shape[1])(x)
+            return h
+
+    class Model(nn.Module):
+        def __init__(self, kinds):
+            super().__init__()
+            self.layers = nn.ModuleList([Relation(8, 8, kinds) for _ in range(2)])
+
+        def forward(self, x, edges):
+            for layer in self.layers:
+                x = layer(x, edges)
+            return x
+
+    def main(loader, kinds, device):
+        model = Model(kinds).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for x, edges, y in loader:
+            loss = F.cross_entropy(model(x, edges), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+IN_DICT = "self.relations[kind] = nn.Linear(width, self.out, bias=False)"
+MAKES_IT = "optimizer = torch.optim.Adam("
+RUNS = "            loss = F.cross"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(IN_DICT, "layer = nn.Linear(width, self.out).to(self.root.weight.device); self.relations[kind] = layer")],
+        [(IN_DICT, "self.relations[kind] = nn.Sequential(nn.ReLU(), nn.Linear(width, self.out))")],
+        [
+            ("nn.ModuleDict()", "nn.ParameterDict()"),
+            ("nn.Linear(width, self.out, bias", "nn.Parameter(torch.zeros(width)"),
+            ("=False)", ")"),
+            (", kind))", ", kind))"),
+        ],
+        [("Model(kinds).to(device)", "Model(kinds)\n        model = nn.DataParallel(model)\n        print(model)")],
+        [("Model(kinds).to(device)", "nn.Sequential(nn.Linear(8, 8), Relation(8, 8, kinds))")],
+        [(MAKES_IT, "total = sum(p.numel() for p in model.parameters())\n        " + MAKES_IT)],
+        [("        for x, edges, y in loader:", "        evaluate(model)\n        for x, edges, y in loader:")],
+    ],
+)
+def test_a_layer_that_is_made_when_the_model_runs(edits: list[tuple[str, str]]) -> None:
+    snippet = LATE
+    for old, new in edits:
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+BY_SIZE = """
+    class Head(nn.Module):
+        def __init__(self, classes):
+            super().__init__()
+            self.body = nn.Conv2d(1, 8, 3)
+            self.fc = None
+            self.classes = classes
+            self.optimizer = torch.optim.Adam(self.parameters())
+
+        def forward(self, x):
+            x = self.body(x).flatten(1)
+            if self.fc is None:
+                self.fc = nn.Linear(x.shape[1], self.classes)  # !
+            return self.fc(x)
+
+        def learn(self, x, y):
+            self.optimizer.zero_grad()
+            F.cross_entropy(self(x), y).backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("self.fc = nn.Linear(x.shape[1], self.classes)", 'self.add_module("fc", nn.Linear(x.shape[1], 4))')],
+        [
+            ("self.fc = nn.Linear(x.shape[1], self.classes)", "self.fc = self.head(x)"),
+            (
+                "        def learn",
+                "        def head(self, x):\n            return nn.Linear(x.shape[1], 4)\n\n        def learn",
+            ),
+        ],
+    ],
+)
+def test_a_module_that_trains_itself(edits: list[tuple[str, str]]) -> None:
+    snippet = BY_SIZE
+    for old, new in edits:
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [
+            ("self.fc = None", "self.fc = nn.LazyLinear(classes)"),
+            ("self.fc = nn.Linear(x.shape[1], self.classes)", "pass"),
+        ],
+        [
+            (
+                "            self.optimizer = torch",
+                "            self(torch.zeros(1, 1, 8, 8))\n            self.optimizer = torch",
+            )
+        ],
+        [
+            ("            self.optimizer = torch", "            self.warm_up()\n            self.optimizer = torch"),
+            (
+                "        def learn",
+                "        def warm_up(self):\n            self.forward(torch.zeros(1, 1, 8, 8))\n\n        def learn",
+            ),
+        ],
+        [
+            (
+                "self.classes)\n            return",
+                "self.classes)\n                self.optimizer.add_param_group(self.new())\n            return",
+            )
+        ],
+        [("self.fc = nn.Linear(x.shape[1], self.classes)", "self.fc = nn.Flatten()")],
+        [("self.fc = nn.Linear(x.shape[1], self.classes)", "self.fc = nn.Parameter(x.mean(0), requires_grad=False)")],
+        [("self.classes)\n            return", "self.classes).requires_grad_(False)\n            return")],
+        [
+            (
+                "            self.optimizer.step()",
+                "            self.optimizer.step()\n\n        def renew(self):\n"
+                "            self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)",
+            )
+        ],
+        [
+            (
+                "        def learn",
+                "        def build(self, size):\n            self.fc = nn.Linear(size, 4)\n\n        def learn",
+            )
+        ],
+        [("            self.optimizer.step()", "            pass")],
+        [("            if self.fc is None:", "            with torch.no_grad():")],
+    ],
+)
+def test_look_alikes_of_a_module_that_trains_itself(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(BY_SIZE, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        # it has run before the optimizer is made, or may have
+        [(MAKES_IT, "model(*next(iter(loader))[:2])\n        " + MAKES_IT)],
+        [(MAKES_IT, "with torch.no_grad():\n            model(*sample)\n        " + MAKES_IT)],
+        [(MAKES_IT, "warm_up(model, loader)\n        " + MAKES_IT)],
+        [(MAKES_IT, "model.layers[0](*sample)\n        " + MAKES_IT)],
+        [(MAKES_IT, "model.load_state_dict(torch.load(path))\n        " + MAKES_IT)],
+        [("Model(kinds).to(device)", "build(kinds)")],
+        [("Model(kinds).to(device)", "initialized(Model(kinds))"), (MAKES_IT, "check(model)\n        " + MAKES_IT)],
+        [("for _ in range(2)])", "for _ in range(2)])\n            self.layers[0](torch.zeros(1, 8), None)")],
+        [("for _ in range(2)])", "for _ in range(2)])\n            self(torch.zeros(1, 8), None)")],
+        [
+            (
+                "self.norm = None",
+                "self.norm = None\n            for kind in kinds:\n                self.relation(kind, width)",
+            )
+        ],
+        # the optimizer is made anew, gets more, or steps no more
+        [(RUNS, "            optimizer = torch.optim.Adam(model.parameters())\n" + RUNS)],
+        [(RUNS, "            optimizer.add_param_group({'params': list(new(model))})\n" + RUNS)],
+        [
+            (RUNS, "            add_new(optimizer, model)\n" + RUNS),
+            (
+                "    def main",
+                "    def add_new(optimizer, model):\n"
+                "        optimizer.param_groups[0]['params'] = list(model.parameters())\n\n    def main",
+            ),
+        ],
+        [("            optimizer.step()\n", "")],
+        [("torch.optim.Adam(model.parameters(), lr=0.01)", "torch.optim.Adam(other.parameters(), lr=0.01)")],
+        # what is made has nothing to train, or is no part of the model
+        [(IN_DICT, "self.relations[kind] = nn.Dropout(0.1)")],
+        [(IN_DICT, "self.relations[kind] = nn.AvgPool1d(2)")],
+        [(IN_DICT, "self.relations[kind] = torch.zeros(width)"), ("nn.ModuleDict()", "{}")],
+        [("self.out, bias=False)", "self.out, bias=False).requires_grad_(False)")],
+        [
+            (
+                "            return self.relations[kind]",
+                "            self.relations[kind].requires_grad_(False)\n            return self.relations[kind]",
+            )
+        ],
+        [("        def relation", "        @torch.no_grad()\n        def relation")],
+        [
+            ("            h = self.root(x)\n", "            h = self.root(x)\n            return h\n"),
+            ("h + self.relation(kind, x.shape[1])(x)", "h"),
+        ],
+    ],
+)
+def test_look_alikes_of_a_layer_that_is_made_late(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(LATE, *edits), CODE)
+
+
+def test_a_layer_that_another_file_makes_late(tmp_path: Path) -> None:
+    lines = [line[4:] for line in LATE.replace("  # !", "").splitlines()]
+    at = next(n for n, line in enumerate(lines) if line.startswith("def main"))
+    head = ["import torch", "import torch.nn as nn", "import torch.nn.functional as F"]
+    files = {
+        "model.py": "\n".join(head + lines[:at]),
+        "main.py": "\n".join([*head, "from model import Model", *lines[at:]]),
+    }
+    assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["model.py"]

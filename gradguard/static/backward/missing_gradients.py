@@ -30,7 +30,8 @@ _DUMMY = re.compile(r"dummy|phony|placeholder")
 _SETTING_UP = re.compile(r"^__init__$|reset|init|repr")
 # Of another object, ``layer.beta``, but no setting, ``args.beta``.
 _SETTINGS = "args?|opts?|cfg|conf|config|hparams|hps?|params|parser|FLAGS|options|settings|self"
-_LOOKS = r"\.(?:detach|item|tolist|shape|numel|size)\b"
+# A parameter is not called: ``optimizer.step()`` is no use of the step size of a quantizer, ``self.step``.
+_LOOKS = r"\.(?:detach|item|tolist|shape|numel|size)\b|[ \t]*\("
 _OUTSIDE = (
     rf"(?<![\w.])(?:[\w\[\]]+\.)*(?!(?:{_SETTINGS})\.)[\w\[\]]+\.NAME\b(?!{_LOOKS})|\)\.NAME\b(?!{_LOOKS})|"
     r"attr\([^)\n]*['\"]NAME['\"]"

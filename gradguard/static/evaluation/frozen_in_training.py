@@ -6,12 +6,15 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.evaluation.sure_layers import surely_has_mode_layers
 from gradguard.static.mistakes.evaluation import FrozenInTraining
 from gradguard.static.model import TrainingMode
+from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.made_objects import Place, makers
 from gradguard.static.program.names import put_into_evaluation
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.program.parameters import chosen, flags_given, frozen_by, making
@@ -30,6 +33,7 @@ _ONE_BY_ONE = re.compile(
 )
 
 
+_SETTING_UP = k.FLUENT_METHODS | {"parameters", "named_parameters", "load_state_dict", "state_dict", "modules", "apply"}
 _GOING_OVER = ("modules", "named_modules", "children", "apply")
 
 
@@ -112,6 +116,12 @@ def _setting(name: str) -> re.Pattern[str]:
     return re.compile(rf"\b{re.escape(name)}\b(?:\.\w+)*\.(?:eval|train|modules|named_modules|children|apply)\(")
 
 
+def _setting_part(name: str) -> re.Pattern[str]:
+    """The same of a part of an object; ``teacher.train()`` of a variable may be how it was trained before that."""
+    of_any = r"(?:\.\w+)*\.(?:eval|modules|named_modules|children|apply|train(?!\(\s*(?:True\s*)?\)))\("
+    return re.compile(rf"\b{re.escape(name)}\b{of_any}|\.{re.escape(name)}\b(?:\.\w+)*\.train\(")
+
+
 def _class_at(flow: Flow, path: str | None) -> Class | None:
     if path is None:
         return None
@@ -126,10 +136,30 @@ def _parts(cls: Class) -> Iterator[_Part]:
     starting = list(_starting(cls))
     by = frozenset(method.define.name for method, _ in starting)
     frozen = {path for method, body in starting for path in _frozen(method, body)}
+    frozen |= {
+        path for method, body in starting for path, _ in _put_into_evaluation(method, body) if _gives_none(cls, path)
+    }
     for method, body in starting:
         for path, node in _put_into_evaluation(method, body):
             if path in frozen:
                 yield _Part(path, Site(method.chunk, node), by)
+
+
+def _gives_none(cls: Class, path: str) -> bool:
+    """Whether a module runs a part of it where no graph is recorded, and nowhere else: ``no_grad``, ``detach()``."""
+    runs, unrecorded = 0, 0
+    for method in methods_of(cls):
+        calls = [node for node in method.define.nodes if isinstance(node, t.Call) and _is_run(node, path)]
+        hidden = set(cut(method.define)) if calls else set()
+        runs += len(calls)
+        unrecorded += sum(call in hidden for call in calls)
+    return 0 < runs == unrecorded
+
+
+def _is_run(call: t.Call, path: str) -> bool:
+    """``self.teacher(x)``, ``self.teacher.encode(x)``; not what only sets it up: ``self.teacher.eval()``."""
+    name = t.path_of(call.func) or ""
+    return name == path or (is_within(name, path) and call.name not in _SETTING_UP)
 
 
 def _starting(cls: Class) -> Iterator[tuple[FunctionRef, list[t.Stmt]]]:
@@ -177,9 +207,9 @@ def _follows(flow: Flow, cls: Class, part: _Part) -> bool:
     """Whether a part computes something else then, and nothing in the program sets its mode again."""
     name = part.path.rpartition(".")[2]
     survey, near = flow.project.survey, flow.module
-    if survey.mentions(_ONE_BY_ONE, near) or not _has_layers(cls, part.path):
+    if survey.mentions(_ONE_BY_ONE, near) or survey.acts(name, _setting_part(name), near, part.by):
         return False
-    return not survey.acts(name, _setting(name), near, part.by) and not _is_called_again(flow, part.by)
+    return not _is_called_again(flow, part.by) and _has_layers(cls, part.path)
 
 
 def _is_called_again(flow: Flow, methods: Collection[str]) -> bool:
@@ -198,5 +228,13 @@ def _has_layers(cls: Class, path: str) -> bool:
             method = each.methods.get(define.name)
             values = method.bound_to(value) if method is not None else [value]
             others = [one for one in values if t.path_of(_called_on(one)) != path]  # self.body = self.body.eval()
-            found += [surely_has_mode_layers(each.module, method, one) for one in others]
+            found += [_makes_layers(each, method, one) for one in others]
     return bool(found) and all(found)
+
+
+def _makes_layers(cls: Class, method: FunctionRef | None, value: t.Expr) -> bool:
+    """Whether what an expression makes has such layers, or each of what the callers give for a parameter."""
+    if surely_has_mode_layers(cls.module, method, value):
+        return True
+    made = makers(Place(cls.module, method), value) if isinstance(value, t.Name) and method is not None else []
+    return bool(made) and all(surely_has_mode_layers(each.place.module, each.place.ref, each.call) for each in made)

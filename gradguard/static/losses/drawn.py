@@ -13,7 +13,7 @@ from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at, goes_through
 from gradguard.static.losses.draws import Draw, computed_by, draws, is_of, names_of, path_in
 from gradguard.static.mistakes.losses import Drawn
-from gradguard.static.model import Forward, Mode
+from gradguard.static.model import Backward, Forward, Mode
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.functions_called import calls_of
 from gradguard.static.reading.roots import node_of
@@ -29,6 +29,7 @@ _WEIGHT = re.compile(
     r"(?:^|_)(?:alpha|temp|temperature|coef|coeff|coefficient|beta|gamma|discount|weight|lambda|lam|eta|scale|ent)(?:$|_)",
     re.I,
 )
+_PRODUCTS = ("*", "/", "@", "**")
 _DECODES = re.compile(r"^_*(?:decod|reconstruct)")
 
 
@@ -39,7 +40,9 @@ def drawn(flow: Flow) -> Iterator[Drawn]:
     for draw in draws(flow):
         names = names_of(flow, draw)
         runs = (run for run in flow.facts.forwards if run.mode is not Mode.OFF and _is_given(flow, run, draw, names))
-        given = next((run.site for run in runs if _is_trained(flow, run, draw)), None) or _decoded(flow, draw, names)
+        given = next((run.site for run in runs if _is_trained(flow, run, draw, names)), None) or _decoded(
+            flow, draw, names
+        )
         if given is not None and not _is_scored(flow, draw, names):
             yield Drawn(draw.site, given, draw.is_zero, draw.is_one_hot)
 
@@ -51,13 +54,65 @@ def _is_given(flow: Flow, run: Forward, draw: Draw, names: frozenset[str]) -> bo
     return is_given and flow.site(draw.node).line <= flow.site(call).line
 
 
-def _is_trained(flow: Flow, run: Forward, draw: Draw) -> bool:
+def _is_trained(flow: Flow, run: Forward, draw: Draw, names: frozenset[str]) -> bool:
     """Whether the graph of a run, and that of the distribution, are in one loss; or both leave the function."""
-    if any(goes_through(backward, run) and _has(flow, backward.value.reach, draw) for backward in flow.facts.backwards):
+    having = [backward for backward in flow.facts.backwards if _has(flow, backward.value.reach, draw)]
+    if any(goes_through(backward, run) for backward in having):
+        return True
+    if run.is_frozen and any(_is_term_of(flow, backward, draw, names) for backward in having):
         return True
     given = _given_away(flow)
     is_given = any(began_at(root.key, run) for root in given) and _has(flow, given, draw)
     return is_given and not flow.facts.called_without_grad()
+
+
+def _is_term_of(flow: Flow, backward: Backward, draw: Draw, names: frozenset[str]) -> bool:
+    """Whether what frozen networks make of a draw is added to a loss: a number, as neither of them has a graph.
+
+    It is the weight of nothing: not multiplied with what has a graph, nor given to a function beside a probability.
+    """
+    hidden = set(cut(flow.ref.define))
+    runs = {run.site.node for run in flow.facts.forwards if run.is_frozen and _is_given(flow, run, draw, names)}
+    made = _made_of(flow, runs) - hidden
+    shown = [node for node in flow.ref.define.nodes if node not in hidden and node not in runs]
+    if any(_is_factor(node, made) for node in shown if isinstance(node, t.Operation)):
+        return False
+    sums = (node for node in shown if isinstance(node, t.Operation) and node.operator in ("+", "-"))
+    lost = _behind(flow, backward.site.node)
+    return any(node in lost and any(_terms_beside(node, made)) for node in sums)
+
+
+def _is_factor(node: t.Operation, made: set[t.Node]) -> bool:
+    """Whether what is made of something is multiplied with what is no mere coefficient."""
+    having, others = _parted(node.operands, made)
+    return node.operator in _PRODUCTS and bool(having) and not all(map(_is_weight, others))
+
+
+def _weighs_by(flow: Flow, node: t.Node, made: set[t.Node]) -> bool:
+    """Whether what is made of a draw is multiplied with a probability, or given to a function beside one."""
+    if isinstance(node, t.Call):
+        parts = [arg.value for arg in node.args] + ([node.func.value] if isinstance(node.func, t.Attribute) else [])
+    else:
+        parts = node.operands if isinstance(node, t.Operation) and node.operator in _PRODUCTS else []
+    having, others = _parted(parts, made)
+    return bool(having) and any(_is_log_probability(inner) for part in others for inner in _behind(flow, part))
+
+
+def _parted(parts: list[t.Expr], made: set[t.Node]) -> tuple[list[t.Expr], list[t.Expr]]:
+    """Those that have something of what is made in them, and the others."""
+    having = [part for part in parts if not made.isdisjoint(t.walk(part))]
+    return having, [part for part in parts if part not in having]
+
+
+def _behind(flow: Flow, node: t.Node) -> set[t.Node]:
+    """The expressions that something is computed of, through the variables of the function."""
+    found: set[t.Node] = set()
+    waiting = [node]
+    while waiting:
+        new = [part for part in t.walk(waiting.pop()) if part not in found]
+        found.update(new)
+        waiting += [value for part in new if isinstance(part, t.Name) for value in flow.ref.bound_to(part)]
+    return found
 
 
 def _given_away(flow: Flow) -> Roots:
@@ -99,8 +154,10 @@ def _is_scored(flow: Flow, draw: Draw, names: frozenset[str]) -> bool:
         of_draw = {node for node in logs if _is_of_draw(node, draw, names)}
         if of_draw and not (_are_terms(flow, of_draw - hidden, draw, names, hidden) and _is_backpropagated(flow)):
             return True
-    nodes = (node for node in flow.ref.define.nodes if isinstance(node, t.Operation | t.Call))
-    return any(_weighs(node) for node in nodes if node not in hidden)
+    nodes = [node for node in flow.ref.define.nodes if isinstance(node, t.Operation | t.Call) and node not in hidden]
+    runs = {run.site.node for run in flow.facts.forwards if _is_given(flow, run, draw, names)}
+    made = _made_of(flow, runs) - hidden
+    return any(_weighs(node) or (node not in runs and _weighs_by(flow, node, made)) for node in nodes)
 
 
 def _is_backpropagated(flow: Flow) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.optimizers.trained_apart import cut
-from gradguard.static.program.functions_called import functions_called
+from gradguard.static.program.functions_called import functions_run
 from gradguard.static.program.origins import origins
 from gradguard.static.reading.route import handing_on
 from gradguard.static.source import Site
@@ -103,7 +103,7 @@ def _is_for_evaluation(flow: Flow) -> bool:
 
 def _drawn_by_callees(flow: Flow, call: t.Call) -> Iterator[Draw]:
     """What a function of the program draws, and returns."""
-    for ref in functions_called(flow, call):
+    for ref in functions_run(flow, call):
         callee = flow.project.flow(ref) if any(node.name in _NAMES for node in ref.calls) else None
         if callee is not None:
             given = (*(arg.value for arg in call.args), call)

@@ -47,19 +47,22 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
     names = {node.name for node in define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == "self"}
     for name in sorted(names):
         is_fixed = _FIXED.search(name) is not None
-        made = _made(owner, name)
+        made = made_to_learn(owner, name)
         if made is None or not _is_of_forward_alone(owner, name, define):
             continue
         is_codebook = is_fixed or _is_table(made)
         if is_codebook and (_MOVED.search(name) is not None or not _is_searched(flow, f"self.{name}", made)):
             continue
-        cuts = _cuts(flow, f"self.{name}", hidden | _chosen(define) if is_codebook else hidden)
+        path = f"self.{name}"
+        if not is_codebook and not set(cut(define)).isdisjoint(_uses(define, path)):
+            continue  # that it is detached itself is a choice
+        cuts = _cuts(flow, path, hidden | _chosen(define) if is_codebook else hidden)
         if cuts and not _is_known(flow, owner, name) and not flow.facts.called_without_grad():
             named = [cut for cut in cuts if isinstance(_inner(cut), t.Name)]  # not the difference of an estimator
             yield OnlyDetached(flow.site((named or cuts)[-1]), name, made)
 
 
-def _made(cls: Class, name: str) -> Site | None:
+def made_to_learn(cls: Class, name: str) -> Site | None:
     """Where the constructor makes the parameter, if it wants a gradient and is bound nowhere else."""
     bound = [value for each in cls.lineage() for _, value in each.assigned(name)]
     for each in cls.lineage():
@@ -157,12 +160,12 @@ def _follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: 
         names: gets these variables.
     """
     define = flow.ref.define
-    uses = [node for node in define.nodes if isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path]
+    uses = _uses(define, path)
     targets = {id(n) for s in define.statements if isinstance(s, t.Assign) for e in s.targets for n in t.names_in(e)}
     read = [node for node in uses if id(node) not in targets]
     is_parameter = path.startswith("self.")
-    if not read or (is_parameter and not set(cut(define)).isdisjoint(read)):
-        return False  # that it is detached itself is a choice
+    if not read or (is_parameter and any(not _only_searches(flow, use) for use in set(cut(define)).intersection(read))):
+        return False
     ends = [] if is_parameter else _bound_anew(define, path, hidden)
     for use in read:
         if use in hidden or any(_comes_after(define, use, stmt) for stmt in ends):
@@ -176,6 +179,21 @@ def _follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: 
             if not _follow(flow, name, hidden, names, depth - 1):
                 return False
     return True
+
+
+def _uses(define: t.Define, path: str) -> list[t.Node]:
+    return [node for node in define.nodes if isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path]
+
+
+def _only_searches(flow: Flow, use: t.Node) -> bool:
+    """Whether what is computed of a parameter without a graph ends in indices: ``cdist(z, self.codes).argmin(1)``."""
+    define = flow.ref.define
+    chosen = _chosen(define)
+    stmt = next((each for each in define.statements if _is_computed_in(each, use)), None)
+    name = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
+    if use in chosen or name is None or not name.isidentifier():
+        return use in chosen
+    return _follow(flow, name, chosen, set(), _DEPTH)
 
 
 def _bound_anew(define: t.Define, path: str, hidden: set[t.Node]) -> list[t.Stmt]:
@@ -201,7 +219,12 @@ def _is_known(flow: Flow, cls: Class, name: str) -> bool:
     )
     if survey.is_base(cls.name, cls.module) or survey.mentions(known, cls.module, name):
         return True
-    return survey.mentions(_PENALTY, cls.module, "parameters()") or not _is_plain(cls)
+    return is_in_a_penalty(cls)
+
+
+def is_in_a_penalty(cls: Class) -> bool:
+    """Whether a loss of the program may have all parameters in it, or what a class inherits may (reads other files)."""
+    return cls.module.project.survey.mentions(_PENALTY, cls.module, "parameters()") or not _is_plain(cls)
 
 
 def _is_plain(cls: Class) -> bool:

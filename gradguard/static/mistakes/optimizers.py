@@ -17,6 +17,7 @@ class Replacement:
         site: the statement that replaces the module, or calls what does.
         replaced: the statement that does.
         is_unfrozen: it was there before, and froze: the optimizer was given only what wanted gradients then.
+        is_late: it was not there before: the ``forward`` of the model makes it when it first runs.
         chosen: where that was chosen, if not in the call that makes the optimizer.
     """
 
@@ -26,6 +27,7 @@ class Replacement:
     replaced: Site
     is_unfrozen: bool = False
     chosen: Site | None = None
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,27 @@ class MovedFrozen:
     module: str
     optimizer: str
     frozen: Site
+    step: Site
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedTwice:
+    """Two optimizers step in turn that have some parameters in common.
+
+    Args:
+        site: where the one is made that is given all of a module.
+        whole: its path.
+        part: the path of the other one.
+        module: the module.
+        made: where the other one is made.
+        step: the step of the second one.
+    """
+
+    site: Site
+    whole: str
+    part: str
+    module: str
+    made: Site
     step: Site
 
 

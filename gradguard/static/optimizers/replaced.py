@@ -36,10 +36,9 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
     """Where a function replaces modules whose parameters an optimizer has that steps afterwards."""
     for stmt in flow.ref.define.statements:
         path = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and isinstance(stmt.value, t.Call) else None
-        made = flow.final.env.get(flow.canonical(path)) if path is not None else None
-        if path is None or made is None:
+        if path is None:
             continue
-        given = _given(flow, stmt, made) if made.kind is Kind.OPTIMIZER else _given_by_name(flow, stmt, path, made)
+        given = modules_given_to(flow, stmt, path)
         after = list(following(flow.ref.define.body, stmt)) if given else []
         for place, later in enumerate(after):
             if (replaced := _replaced(flow, later, given)) is not None:
@@ -50,6 +49,14 @@ def replacements(flow: Flow) -> Iterator[Replacement]:
                 if is_trained or _is_returned(flow, path, later, rest):
                     yield Replacement(path, flow.site(stmt), flow.site(later), replaced)
                 break
+
+
+def modules_given_to(flow: Flow, stmt: t.Stmt, path: str) -> frozenset[str]:
+    """The modules whose parameters an optimizer is given that a statement binds to a path; none for anything else."""
+    made = flow.final.env.get(flow.canonical(path))
+    if made is None:
+        return frozenset()
+    return _given(flow, stmt, made) if made.kind is Kind.OPTIMIZER else _given_by_name(flow, stmt, path, made)
 
 
 def _given(flow: Flow, stmt: t.Stmt, optimizer: Value) -> frozenset[str]:

@@ -113,23 +113,24 @@ def made_by(ref: FunctionRef, owner: Class, stmt: t.Stmt) -> tuple[str, Function
 
 def _making(ref: FunctionRef, owner: Class, call: t.Call) -> tuple[FunctionRef, t.Call | None]:
     """The call that makes an optimizer: this one, or that of a method which gives it, ``self.make_optimizer()``."""
-    if _is_optimizer(ref, call):
+    if is_optimizer(ref, call):
         return ref, call
     name = (t.path_of(call.func) or "").removeprefix("self.")
     method = owner.method(name) if t.path_of(call.func) == f"self.{name}" else None
     given = [s.value for s in method.define.statements if isinstance(s, t.Return)] if method is not None else []
     made = given[0] if len(given) == 1 else None
-    if method is not None and isinstance(made, t.Call) and _is_optimizer(method, made):
+    if method is not None and isinstance(made, t.Call) and is_optimizer(method, made):
         return method, made
     return ref, None
 
 
 def makes_optimizer(ref: FunctionRef, node: t.Node) -> bool:
     is_named = isinstance(node, t.Assign) and is_made_by_name(node)
-    return is_named or (isinstance(node, t.Call) and _is_optimizer(ref, node))
+    return is_named or (isinstance(node, t.Call) and is_optimizer(ref, node))
 
 
-def _is_optimizer(ref: FunctionRef, call: t.Call) -> bool:
+def is_optimizer(ref: FunctionRef, call: t.Call) -> bool:
+    """Whether a call makes an optimizer of torch."""
     maker = ref.module.value_of(call.func)
     name = str(maker.ref) if maker.kind is Kind.EXTERNAL else ""
     return name.startswith("torch.optim.") and name.count(".") == 2 and call.name[:1].isupper()

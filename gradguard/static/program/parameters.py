@@ -217,7 +217,12 @@ def may_learn_again(cls: Class, name: str) -> bool:
     family = list(cls.lineage())
     methods = (ref for each in family for ref in each.methods.values())
     inner = (path for ref in methods for path, _ in _attributes_named(ref.define))
-    return any(each.chunk.shows(_THAWING) for each in family) or any(is_within(p, f"self.{name}") for p in inner)
+    return thaws(cls) or any(is_within(p, f"self.{name}") for p in inner)
+
+
+def thaws(cls: Class) -> bool:
+    """Whether something in a class asks for gradients of what it has frozen."""
+    return any(each.chunk.shows(_THAWING) for each in cls.lineage())
 
 
 def frozen_by(stmt: t.Stmt, flags: Mapping[str, bool] = _NO_FLAGS) -> Iterator[str]:
