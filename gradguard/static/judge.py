@@ -365,7 +365,7 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
         bounded = (
             store.capped
             or store.renewed
-            or (store.form is Form.ITEM and store.bounded_key)
+            or (store.form is Form.ITEM and store.bounded_key and store.keys is None)
             or each_in_its_slot(store, loop)
             or is_one_object(flow, store, loop)
             or is_forward_pass(store, loop)
@@ -632,7 +632,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     place = Root(Source.PLACE, store.path)
     if final is None or final.bounded or place not in final.must:
         return
-    if store.capped or store.renewed or (store.form is Form.ITEM and (store.bounded_key or not _new_key(store))):
+    if store.capped or store.renewed or (store.form is Form.ITEM and not _new_key(store)):
         return
     own = graphs(store.value.roots)
     inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]
@@ -672,7 +672,9 @@ def _is_shared(flow: Flow, store: Store) -> bool:
 
 def _new_key(store: Store) -> bool:
     """Whether each call stores under another key, as far as its name tells."""
-    return store.key is not None and k.GROWING_KEY.search(store.key) is not None
+    if store.bounded_key or store.key is None:
+        return store.keys is not None
+    return k.GROWING_KEY.search(store.key) is not None
 
 
 def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:
