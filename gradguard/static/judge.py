@@ -57,6 +57,7 @@ from gradguard.static.kept.over_limit import over_limit
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.renewed_keys import renewed_keys
 from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.varied_keys import varied_keys
@@ -231,6 +232,7 @@ def judge(flow: Flow) -> None:
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
+    flow.facts.renewed_keys = lambda: list(renewed_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
     flow.facts.cut_when_read = lambda: list(cut_when_read(flow))

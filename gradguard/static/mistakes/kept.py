@@ -31,6 +31,23 @@ class TensorKey:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewedKey:
+    """What `.data` or `.detach()` gives is a key of a dict that gets an entry for it.
+
+    Args:
+        site: the expression that makes it.
+        collection: the path of the dict.
+        of: the tensor that it is made of, which is one object.
+        used: the key in the method that it is given to; None where it is used at once.
+    """
+
+    site: Site
+    collection: str
+    of: str
+    used: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class RandomKey:
     """What is made is kept in a dict under a random number.
 
