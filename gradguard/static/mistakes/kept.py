@@ -31,6 +31,21 @@ class TensorKey:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptByFinalizer:
+    """A finalizer is given what holds its own object.
+
+    Args:
+        site: the call that makes it.
+        watched: the path of the object.
+        holding: what holds it: an argument, or the function.
+    """
+
+    site: Site
+    watched: str
+    holding: Site
+
+
+@dataclass(frozen=True, slots=True)
 class RenewedKey:
     """What `.data` or `.detach()` gives is a key of a dict that gets an entry for it.
 
