@@ -47,6 +47,7 @@ from gradguard.static.kept.emptied_at_end import is_emptied_at_end
 from gradguard.static.kept.emptied_names import emptied_name
 from gradguard.static.kept.exit_stacks import left_on_stacks
 from gradguard.static.kept.finalizers import kept_by_finalizers
+from gradguard.static.kept.forgotten_handles import forgotten_handles
 from gradguard.static.kept.hooks import judge_hook
 from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
@@ -233,6 +234,7 @@ def judge(flow: Flow) -> None:
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
+    flow.facts.forgotten_handles = lambda: list(forgotten_handles(flow))
     flow.facts.kept_by_finalizers = lambda: list(kept_by_finalizers(flow))
     flow.facts.renewed_keys = lambda: list(renewed_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))

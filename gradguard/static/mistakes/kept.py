@@ -31,6 +31,21 @@ class TensorKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenHandles:
+    """An object drops the handles of hooks, and none of these is removed.
+
+    Args:
+        site: the statement that drops them.
+        handles: the path of the attribute that has them.
+        method: by which one of the hooks is registered.
+    """
+
+    site: Site
+    handles: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeptByFinalizer:
     """A finalizer is given what holds its own object.
 
