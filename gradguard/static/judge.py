@@ -53,6 +53,7 @@ from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
 from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
+from gradguard.static.kept.made_by_properties import made_by_properties
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
 from gradguard.static.kept.over_limit import over_limit
@@ -235,6 +236,7 @@ def judge(flow: Flow) -> None:
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.forgotten_handles = lambda: list(forgotten_handles(flow))
+    flow.facts.made_by_properties = lambda: list(made_by_properties(flow))
     flow.facts.kept_by_finalizers = lambda: list(kept_by_finalizers(flow))
     flow.facts.renewed_keys = lambda: list(renewed_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))

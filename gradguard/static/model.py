@@ -61,6 +61,7 @@ from gradguard.static.mistakes.kept import (
     KeptKey,
     LeftByError,
     LeftOnStack,
+    MadeByProperty,
     NeverReset,
     OverLimit,
     PutAway,
@@ -263,6 +264,7 @@ class Function:
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
         forgotten_handles: the handles of hooks that it drops, and nothing removes (reads other files).
+        made_by_properties: what a property makes at each access, which registers hooks.
         kept_by_finalizers: the finalizers that it gives their own object (reads other files).
         renewed_keys: the keys that it makes of tensors for the moment, `p.data` (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
@@ -362,6 +364,7 @@ class Function:
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
     forgotten_handles: Callable[[], list[ForgottenHandles]] = field(default=list, repr=False)
+    made_by_properties: Callable[[], list[MadeByProperty]] = field(default=list, repr=False)
     kept_by_finalizers: Callable[[], list[KeptByFinalizer]] = field(default=list, repr=False)
     renewed_keys: Callable[[], list[RenewedKey]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)

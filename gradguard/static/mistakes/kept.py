@@ -46,6 +46,23 @@ class ForgottenHandles:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeByProperty:
+    """A property makes an object at each access, which registers hooks on a module that stays.
+
+    Args:
+        site: the call that makes it.
+        name: the property.
+        made: the class of what it makes.
+        registered: the call that registers a hook.
+    """
+
+    site: Site
+    name: str
+    made: str
+    registered: Site
+
+
+@dataclass(frozen=True, slots=True)
 class KeptByFinalizer:
     """A finalizer is given what holds its own object.
 
