@@ -28,6 +28,9 @@ runs behind the loop, and one that an `ExitStack` from outside of the loop is to
 registers before each epoch or batch (`before_epoch`, `on_train_batch_start`), where its class removes them when the
 training is over, or never.
 
+So is a property that makes such an object at each access, `return Buckets(self.net)`, and is read in each step:
+`functools.cached_property` makes it once.
+
 A hook on a parameter (`net.fc.weight.register_hook(...)`) stays with it in the same way; where it changes the gradient,
 each of them changes it again.
 
@@ -45,15 +48,31 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Leak, Severity
-from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP
+from gradguard.signs import HOOK, HOOK_IN_FILE, LOOP, sign
 from gradguard.static.fixes.line_edits import hoisted
 from gradguard.static.model import Function, HookRegistration
 
-rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,), (HOOK_IN_FILE, LOOP)))
+# `@property def parallel(self): return Bucketed(self.net)`
+_PROPERTY = sign(
+    "@property",
+    pattern=r"@property\s+def\s(?s:.*?)\breturn\s+[\w.]*\b[A-Z]\w*\((?s:.*?)\bself\.",
+    own=True,
+    across=True,
+)
+
+rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,), (HOOK_IN_FILE, LOOP), (_PROPERTY,)))
 
 
 @rule.in_source
 def piles_up(function: Function) -> Iterator[Finding]:
+    for each in function.made_by_properties():
+        yield rule.finding(
+            each.site,
+            f"each access of `{each.name}` makes a new `{each.made}`, which registers its hooks once more, and none is "
+            "removed: each step is slower than the last",
+            help="make it once: `functools.cached_property`, or an attribute",
+            related=(each.registered.related("it registers a hook here"),),
+        )
     for hook in function.hooks:
         is_again = hook.by_call or (hook.repeats is not None and not hook.removed)
         if not is_again or hook.first_time:

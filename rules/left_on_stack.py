@@ -11,11 +11,14 @@ with ExitStack() as stack:
         stack.callback(writer.write, output)          # one more in each step
 ```
 
+A context that has a tensor keeps it till it is left, which is then, too: `stack.enter_context(Frozen(critic, fake))`.
+
 **Instead**, open the stack in each iteration (`for ...: with ExitStack() as stack:`), call the function at once, or
 give it numbers.
 
 **Not flagged.** A stack that is opened, closed or emptied (`close()`, `pop_all()`) in the iteration, or in each epoch;
-callbacks of numbers; a lambda, which sees a variable as it is in the end; loops that do not train.
+callbacks of numbers; contexts that keep none of what they are given; a lambda, which sees a variable as it is in the
+end; loops that do not train.
 
 **References.** <https://docs.python.org/3/library/contextlib.html#contextlib.ExitStack.callback>.
 """
@@ -31,8 +34,11 @@ from gradguard.static.model import Function
 
 _STACK = sign("ExitStack")
 _ADDS = sign(".callback(", ".push(", own=True)
+_ENTERS = sign(
+    ".enter_context(", ".enter_async_context(", pattern=r"\.enter_(?:async_)?context\(\s*[\w.]+\(\s*[^\s)]", own=True
+)
 
-rule = Rule("GG414", "left-on-stack", Severity.WARNING, ((_STACK, _ADDS),))
+rule = Rule("GG414", "left-on-stack", Severity.WARNING, ((_STACK, _ADDS), (_ENTERS,)))
 
 
 @rule.in_source

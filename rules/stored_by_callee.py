@@ -20,6 +20,9 @@ for x, y in loader:
 A cell of a table is followed by its name, too: `cell = self.cells[key]`, `cell[0] += value`. So is a method that an
 optimizer is given to run: `optimizer.step(self.closure)`.
 
+A table with an entry for each sample gets a part of the batch in each: `for i, error in zip(indices, errors):
+self.priorities[i] = error`. The part has the graph of all of it.
+
 So is what is put off, `self.jobs.append(partial(fn, *args))`, until all is trained: `writer.flush()` behind the loop
 empties the list when it has everything in it.
 

@@ -23,6 +23,14 @@ def table(self, width):
 self.table(lengths.max())                             # never found again: `lengths.max().item()`
 ```
 
+What `.data` and `.detach()` give is a new object each time, too, of whatever tensor: an optimizer that looks up
+`self.state[p.data]` begins anew in each step, and keeps what it has made for all the steps before.
+
+```python
+for p in group["params"]:
+    state = self.state[p.data]                        # never has what the last step has left there: `self.state[p]`
+```
+
 **Instead**, use the numbers:
 
 ```python
@@ -68,6 +76,16 @@ _TENSOR = sign("Tensor", own=True)
 # What is kept is made of tensors.
 _MAKES = sign("torch.", "F.", "nn.", own=True, pattern=r"\b(?:torch|F|nn)\.\w+")
 
+# `state[p.data]`, `self._state_of(p.data)`, `d = p.data` with `state[d]` behind it.
+_DATA = r"[\w.]+\.(?:data|detach\(\))"
+_OF_DATA = sign(
+    ".data", ".detach()",
+    pattern=rf"\w\[\s*{_DATA}\s*\]|\bself\.\w+\((?:[^()]*[,=])?\s*{_DATA}\s*[,)]|\.(?:setdefault|add)\(\s*{_DATA}\s*[,)]|"
+    rf"\b(\w+)\s*=\s*{_DATA}\s(?s:.*?)(?:\w\[\1\]|\bself\.\w+\((?:[^()]*[,=])?\s*\1\s*[,)]|\.(?:setdefault|add)\(\s*\1\b)",
+    own=True,
+    across=True,
+)  # fmt: skip
+
 rule = Rule(
     "GG412",
     "tensor-key",
@@ -78,12 +96,14 @@ rule = Rule(
         (_FILLS_ITSELF, _ZIPS, _OWN_KEYS),
         (_TENSOR, LOOP, _ASKED),
         (_MAKES, KEPT_UNDER),
+        (_OF_DATA,),
     ),
 )
 
 
 @rule.in_source
 def is_new_each_time(function: Function) -> Iterator[Finding]:
+    yield from _made_for_the_moment(function)
     for each in function.tensor_keys():
         if each.given is not None:
             yield _as_argument(each, each.given)
@@ -96,6 +116,17 @@ def is_new_each_time(function: Function) -> Iterator[Finding]:
             help=f"go over `{each.of}.tolist()`" if each.of else f"use the number: `{key}.item()`",
             fix=_fix(each),
             related=(each.over.related("a loop goes over it here"),) if each.over is not None else (),
+        )
+
+
+def _made_for_the_moment(function: Function) -> Iterator[Finding]:
+    for each in function.renewed_keys():
+        yield rule.finding(
+            each.site,
+            f"`{each.site.code}` is a new object each time, and a tensor is found by its identity: `{each.collection}` "
+            "gets one more entry, and nothing is ever found in it",
+            help=f"use `{each.of}`, which is one object",
+            related=(each.used.related("it is the key here"),) if each.used is not None else (),
         )
 
 

@@ -48,17 +48,21 @@ from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.emptied_at_end import is_emptied_at_end
 from gradguard.static.kept.emptied_names import emptied_name
 from gradguard.static.kept.exit_stacks import left_on_stacks
+from gradguard.static.kept.finalizers import kept_by_finalizers
+from gradguard.static.kept.forgotten_handles import forgotten_handles
 from gradguard.static.kept.hooks import judge_hook
 from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
 from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
+from gradguard.static.kept.made_by_properties import made_by_properties
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
 from gradguard.static.kept.over_limit import over_limit
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.renewed_keys import renewed_keys
 from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.varied_keys import varied_keys
@@ -247,6 +251,10 @@ def judge(flow: Flow) -> None:
     flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
+    flow.facts.forgotten_handles = lambda: list(forgotten_handles(flow))
+    flow.facts.made_by_properties = lambda: list(made_by_properties(flow))
+    flow.facts.kept_by_finalizers = lambda: list(kept_by_finalizers(flow))
+    flow.facts.renewed_keys = lambda: list(renewed_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
     flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
     flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
@@ -382,7 +390,7 @@ def _judge_lifetime(flow: Flow, store: Store) -> None:
         bounded = (
             store.capped
             or store.renewed
-            or (store.form is Form.ITEM and store.bounded_key)
+            or (store.form is Form.ITEM and store.bounded_key and store.keys is None)
             or each_in_its_slot(store, loop)
             or is_one_object(flow, store, loop)
             or is_forward_pass(store, loop)
@@ -649,7 +657,7 @@ def _judge_call(flow: Flow, store: Store) -> None:
     place = Root(Source.PLACE, store.path)
     if final is None or final.bounded or place not in final.must:
         return
-    if store.capped or store.renewed or (store.form is Form.ITEM and (store.bounded_key or not _new_key(store))):
+    if store.capped or store.renewed or (store.form is Form.ITEM and not _new_key(store)):
         return
     own = graphs(store.value.roots)
     inside = [b for b in flow.facts.backwards if graphs(b.value.reach) & own]
@@ -689,7 +697,9 @@ def _is_shared(flow: Flow, store: Store) -> bool:
 
 def _new_key(store: Store) -> bool:
     """Whether each call stores under another key, as far as its name tells."""
-    return store.key is not None and k.GROWING_KEY.search(store.key) is not None
+    if store.bounded_key or store.key is None:
+        return store.keys is not None
+    return k.GROWING_KEY.search(store.key) is not None
 
 
 def _buffer_statistics(flow: Flow, store: Store) -> list[Root]:

@@ -56,14 +56,18 @@ from gradguard.static.mistakes.kept import (
     ClassList,
     CutWhenRead,
     DefaultList,
+    ForgottenHandles,
+    KeptByFinalizer,
     KeptContext,
     KeptKey,
     LeftByError,
     LeftOnStack,
+    MadeByProperty,
     NeverReset,
     OverLimit,
     PutAway,
     RandomKey,
+    RenewedKey,
     ReplacedState,
     TensorKey,
     WrappedAgain,
@@ -268,6 +272,10 @@ class Function:
         without_optimizer: the objects with parameters that it makes, and no optimizer is given (reads other files).
         tensor_keys: the dicts and sets of which it uses elements of tensors as keys.
         never_reset: the lists of a metric that it fills, and that nothing empties (reads other files).
+        forgotten_handles: the handles of hooks that it drops, and nothing removes (reads other files).
+        made_by_properties: what a property makes at each access, which registers hooks.
+        kept_by_finalizers: the finalizers that it gives their own object (reads other files).
+        renewed_keys: the keys that it makes of tensors for the moment, `p.data` (reads other files).
         random_keys: the dicts in which it keeps things under what is drawn (reads other files).
         averaged_gradients: the states of its optimizer that it blends with gradients which have a graph (reads other
             files).
@@ -365,6 +373,10 @@ class Function:
     estimated_early: Callable[[], list[EstimatedEarly]] = field(default=list, repr=False)
     tensor_keys: Callable[[], list[TensorKey]] = field(default=list, repr=False)
     never_reset: Callable[[], list[NeverReset]] = field(default=list, repr=False)
+    forgotten_handles: Callable[[], list[ForgottenHandles]] = field(default=list, repr=False)
+    made_by_properties: Callable[[], list[MadeByProperty]] = field(default=list, repr=False)
+    kept_by_finalizers: Callable[[], list[KeptByFinalizer]] = field(default=list, repr=False)
+    renewed_keys: Callable[[], list[RenewedKey]] = field(default=list, repr=False)
     random_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     averaged_gradients: Callable[[], list[AveragedGradient]] = field(default=list, repr=False)
     cut_when_read: Callable[[], list[CutWhenRead]] = field(default=list, repr=False)

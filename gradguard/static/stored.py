@@ -149,6 +149,7 @@ class Store(Event):
         goes_on: the callee gives back what it computes of it, or backpropagates that: the call needs it with its graph.
         slot: the key of the collection that gets it, ``split`` of ``seen[split].append(x)``; a word with its quotes,
             or ``keys.TEXT``.
+        keys: where its keys are, if those are of the samples of a batch, and a loop goes over both.
         through: the functions that were called to store it, each with its file's text in UTF-8.
         recurs: a callee puts it there, that was given it as it was computed from what is there.
         descends: what is added is a gradient, with a factor: the graph goes on, and gets none of its own.
@@ -203,6 +204,7 @@ class Store(Event):
     descends: bool = False
     key: str | None = None
     slot: str | None = None
+    keys: str | None = None
     through: frozenset[tuple[str, bytes]] = frozenset()
     mode: Mode = Mode.INHERITED
     carries_graph: bool = False

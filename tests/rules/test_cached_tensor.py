@@ -817,3 +817,49 @@ def test_an_object_that_remembers_what_it_was_given() -> None:
 )
 def test_an_object_that_remembers_numbers_or_forgets(lines: tuple[str, ...]) -> None:
     assert_clean(remembered(*lines, given="longest"), CODE)
+
+
+ROTARY = """
+from functools import lru_cache
+
+@lru_cache(maxsize=None)  # !
+def table(places, width):
+    angles = places[..., None] / width
+    return angles.cos(), angles.sin()
+
+def rotate(x, places):
+    cos, sin = table(places, x.shape[-1])
+    return x * cos + x.roll(1, -1) * sin
+"""
+WINDOW = """
+import functools
+
+class Masks:
+    @staticmethod
+    @functools.cache  # !
+    def pairs(kinds):
+        return kinds[:, None] == kinds[None]
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet", [ROTARY, twin(ROTARY, ("[..., None]", "[None, ...]"), ("None)\n", "None)  # !\n")), WINDOW]
+)
+def test_what_has_dimensions_is_a_tensor(snippet: str) -> None:
+    assert_flagged(snippet, "GG404")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("places[..., None] / width", "torch.arange(places)[..., None] / width")],
+        [("    angles = places", "    places = torch.arange(places)\n    angles = places")],
+        [("places[..., None]", "places[0]"), ("angles.cos(), angles.sin()", "angles")],
+        [("places[..., None]", "TABLES[places, None]")],
+        [("places[..., None]", "places[-1]")],
+        [("@lru_cache(maxsize=None)", "@lru_cache(maxsize=8)")],
+        [("@lru_cache(maxsize=None)\n", "")],
+    ],
+)
+def test_what_has_none_may_be_a_number(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(ROTARY, *edits), "GG404")

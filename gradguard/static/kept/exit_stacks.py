@@ -13,7 +13,9 @@ from gradguard.static.kept.one_handle import is_known_outside
 from gradguard.static.kept.same_again import binds_anew, loop_of_same
 from gradguard.static.mistakes.kept import LeftOnStack
 from gradguard.static.model import HookRegistration, Loop
+from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.functions_called import calls_of
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.values import Kind
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 _STACKS = ("ExitStack", "AsyncExitStack")
 _ENTERING = ("enter_context", "enter_async_context")
+_CLOSING = ("close", "aclose", "pop_all", "__exit__")
+_LEVELS = 3
+"""Functions that a stack is handed through."""
 _ADDING = (*_ENTERING, "callback", "push")
 
 
@@ -78,9 +83,15 @@ def _is_used_for_more(body: object, stack: str) -> bool:
 
 def _stack(flow: Flow, call: t.Call) -> str | None:
     """The variable on whose stack a call puts something, if this function makes that."""
-    name = call.func.value if isinstance(call.func, t.Attribute) else None
-    if not isinstance(name, t.Name):
-        return None
+    name = _receiver(call)
+    return name.id if isinstance(name, t.Name) and _makes_stack(flow, name) else None
+
+
+def _receiver(call: t.Call) -> t.Expr | None:
+    return call.func.value if isinstance(call.func, t.Attribute) else None
+
+
+def _makes_stack(flow: Flow, name: t.Name) -> bool:
     made: list[tuple[t.Expr, t.Expr]] = []
     for stmt in flow.ref.define.statements:
         if isinstance(stmt, t.With):
@@ -88,20 +99,26 @@ def _stack(flow: Flow, call: t.Call) -> str | None:
         elif isinstance(stmt, t.Assign):
             made += [(target, stmt.value) for target in stmt.targets]
     bound = [value for target, value in made if isinstance(target, t.Name) and target.id == name.id]
-    is_stack = all(isinstance(value, t.Call) and value.name in _STACKS for value in bound)
-    return name.id if bound and is_stack else None
+    return bool(bound) and all(isinstance(value, t.Call) and value.name in _STACKS for value in bound)
 
 
 def left_on_stacks(flow: Flow) -> Iterator[LeftOnStack]:
     """The calls that leave a tensor with a stack in each iteration of a loop within its block."""
     for call in flow.ref.calls:
-        stack = (_stack(flow, call) or _given_stack(flow, call)) if call.name in _ADDING and call.args else None
-        tensor = next((arg for arg in _kept(flow, call) if _is_tensor(flow, arg)), None) if stack is not None else None
-        loop = loop_of_same(flow, call, (stack,)) if stack is not None and tensor is not None else None
+        if call.name not in _ADDING or not call.args:
+            continue
+        tensor = next((arg for arg in _kept(flow, call) if _is_tensor(flow, arg)), None)
+        stack = (_stack(flow, call) or _given_stack(flow, _receiver(call))) if tensor is not None else None
+        loop = loop_of_same(flow, call, (stack,)) if stack is not None else None
         if loop is None or tensor is None or not _is_of_all_steps(loop, stack or ""):
             continue
-        if not _is_used_for_more(_round(flow, loop), stack or ""):
+        if not _is_used_for_more(_round(flow, loop), stack or "") and not _closes(loop):
             yield LeftOnStack(flow.site(call), stack or "", flow.site(tensor))
+
+
+def _closes(loop: Loop) -> bool:
+    """Whether a loop in a caller empties some stack, by whatever name: ``scope.close()``."""
+    return any(isinstance(node, t.Attribute) and node.name in _CLOSING for node in loop.nodes)
 
 
 def _is_of_all_steps(loop: Loop, stack: str) -> bool:
@@ -110,11 +127,22 @@ def _is_of_all_steps(loop: Loop, stack: str) -> bool:
     return not any(binds_anew(each, stack) for each in around) and (len(around) > 1 or not loop.over_loader)
 
 
-def _given_stack(flow: Flow, call: t.Call) -> str | None:
-    """A parameter that is declared as a stack."""
-    name = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
-    hints = (param.annotation for param in flow.ref.define.params if param.name == name)
-    return name if any(hint is not None and (t.path_of(hint) or "").endswith(_STACKS) for hint in hints) else None
+def _given_stack(flow: Flow, expr: t.Expr | None, levels: int = _LEVELS) -> str | None:
+    """A parameter that is declared as a stack, or for which every call gives one (reads other files)."""
+    name = expr.id if isinstance(expr, t.Name) else None
+    params = {param.name: param.annotation for param in flow.ref.define.params if not param.star}
+    if name is None or name not in params or name in flow.ref.assigned:
+        return None
+    hint = params[name]
+    if hint is not None:
+        return name if (t.path_of(hint) or "").endswith(_STACKS) else None
+    given = [(caller, flow.ref.given_by(each).get(name)) for caller, each in calls_of(flow)] if levels else []
+    return name if given and all(_is_stack(caller, value, levels - 1) for caller, value in given) else None
+
+
+def _is_stack(flow: Flow, value: t.Expr | None, levels: int) -> bool:
+    """Whether a variable has a stack that the function makes, or is given."""
+    return isinstance(value, t.Name) and (_makes_stack(flow, value) or _given_stack(flow, value, levels) is not None)
 
 
 def _round(flow: Flow, loop: Loop) -> object:
@@ -128,8 +156,27 @@ def _kept(flow: Flow, call: t.Call) -> Iterator[t.Expr]:
     if call.name == "callback":
         yield from args
     made = args[0]
-    if isinstance(made, t.Call) and flow.module.value_of(made.func).ref == "functools.partial":
+    if not isinstance(made, t.Call):
+        return
+    if flow.module.value_of(made.func).ref == "functools.partial":
         yield from (arg.value for arg in made.args[1:])
+    elif call.name in _ENTERING:
+        yield from _kept_by_context(flow, made)
+
+
+def _kept_by_context(flow: Flow, made: t.Call) -> Iterator[t.Expr]:
+    """What a context is given, and has until it is left: in an attribute of its object, or its generator's frame."""
+    called = flow.module.value_of(made.func).ref
+    if isinstance(called, FunctionRef) and called.define.is_generator:
+        names = {param.name for param in called.define.params}
+        yield from (value for name, value in called.given_by(made).items() if name in names - called.names[0])
+    init = called.method("__init__") if isinstance(called, Class) else None
+    if init is None or not isinstance(called, Class) or called.method("__exit__") is None:
+        return
+    for name, value in init.given_by(made).items():
+        kept = init.kept_as(name)
+        if kept is not None and len(called.assigned(kept.removeprefix("self."))) == 1:
+            yield value
 
 
 def _is_tensor(flow: Flow, value: t.Expr) -> bool:

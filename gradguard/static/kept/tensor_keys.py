@@ -42,13 +42,13 @@ def tensor_keys(flow: Flow) -> list[TensorKey]:
     found: dict[tuple[str, str], TensorKey] = {}
     for places, is_one in (
         (stored, makes_dict),
-        (looked_up, _fills_itself),
-        (read, _fills_itself),
+        (looked_up, fills_itself),
+        (read, fills_itself),
         (asked, makes_dict),
     ):
         for node, path, key in places:
             name = t.path_of(key) or ""
-            of = _tensor_of(flow, key) if (path, name) not in found and _is_made(flow, path, is_one) else None
+            of = _tensor_of(flow, key) if (path, name) not in found and is_made(flow, path, is_one) else None
             if of is not None:
                 tensor, loop = of
                 over = flow.site(loop) if loop is not None else None
@@ -269,7 +269,7 @@ def _is_of_torch(flow: Flow, call: t.Call) -> bool:
     return called.kind is Kind.EXTERNAL and str(called.ref).startswith("torch.")
 
 
-def _is_made(flow: Flow, path: str, is_one: Callable[[t.Expr], bool]) -> bool:
+def is_made(flow: Flow, path: str, is_one: Callable[[t.Expr], bool]) -> bool:
     """Whether all that a variable, or an attribute of the object, is ever bound to are such collections."""
     owner, name = flow.ref.owner, path.removeprefix("self.")
     if path.startswith("self.") and owner is not None and name.isidentifier():
@@ -287,6 +287,6 @@ def makes_dict(value: t.Expr) -> bool:
     return is_written or isinstance(value, t.DictDisplay)
 
 
-def _fills_itself(value: t.Expr) -> bool:
+def fills_itself(value: t.Expr) -> bool:
     """Whether an expression is a dict that makes an entry for what is looked up in it and is not there."""
     return isinstance(value, t.Call) and (value.name == "Counter" or (value.name == "defaultdict" and bool(value.args)))

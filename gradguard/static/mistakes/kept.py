@@ -31,6 +31,70 @@ class TensorKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenHandles:
+    """An object drops the handles of hooks, and none of these is removed.
+
+    Args:
+        site: the statement that drops them.
+        handles: the path of the attribute that has them.
+        method: by which one of the hooks is registered.
+    """
+
+    site: Site
+    handles: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class MadeByProperty:
+    """A property makes an object at each access, which registers hooks on a module that stays.
+
+    Args:
+        site: the call that makes it.
+        name: the property.
+        made: the class of what it makes.
+        registered: the call that registers a hook.
+    """
+
+    site: Site
+    name: str
+    made: str
+    registered: Site
+
+
+@dataclass(frozen=True, slots=True)
+class KeptByFinalizer:
+    """A finalizer is given what holds its own object.
+
+    Args:
+        site: the call that makes it.
+        watched: the path of the object.
+        holding: what holds it: an argument, or the function.
+    """
+
+    site: Site
+    watched: str
+    holding: Site
+
+
+@dataclass(frozen=True, slots=True)
+class RenewedKey:
+    """What `.data` or `.detach()` gives is a key of a dict that gets an entry for it.
+
+    Args:
+        site: the expression that makes it.
+        collection: the path of the dict.
+        of: the tensor that it is made of, which is one object.
+        used: the key in the method that it is given to; None where it is used at once.
+    """
+
+    site: Site
+    collection: str
+    of: str
+    used: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class RandomKey:
     """What is made is kept in a dict under a random number.
 

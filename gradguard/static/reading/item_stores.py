@@ -8,7 +8,7 @@ from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import Form, Loop, Mode
 from gradguard.static.program.names import breaks_graph, collections_of
-from gradguard.static.reading import counts, few_keys, renewal
+from gradguard.static.reading import counts, few_keys, renewal, samples
 from gradguard.static.reading.forms import key_of, mentions, rebind_form
 from gradguard.static.reading.lengthened import lengthened, lengthened_item
 from gradguard.static.reading.state import State
@@ -107,6 +107,8 @@ def store_item(
             flow.slots.add((base, store.key))  # hidden[i] = detach(hidden[i])
         store.is_key = source is target.index
         store.bounded_key = _bounded_key(flow, target.index) or (base, store.key) in flow.slots
+        if form is Form.ITEM:
+            store.keys = samples.keys_of(flow, target, source)
         store.in_ring = holder.kind is Kind.CONTAINER and counts.goes_round(flow, target.index)
         store.few_keys = form is Form.ITEM and few_keys.are_few(flow, base, target.index)
         store.counts_up = form is Form.ITEM and few_keys.counts_up(flow, base, target.index)

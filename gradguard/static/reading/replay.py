@@ -37,6 +37,7 @@ from gradguard.static.program.local_objects import as_given
 from gradguard.static.program.made_with import leaves_out
 from gradguard.static.program.objects import is_given
 from gradguard.static.program.translation import Translation
+from gradguard.static.reading import samples
 from gradguard.static.reading.called import Called
 from gradguard.static.reading.expressions import recorded
 from gradguard.static.reading.forms import key_of
@@ -349,6 +350,7 @@ def _store(here: Translation, store: Store) -> None:
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
         outlives_call=False, freed=False, retained=False, used=False, growth=no_growth, gets_graphs=surely,
         start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
+        keys=samples.anew(flow, _keys(here, store)),
     ))  # fmt: skip
 
 
@@ -407,6 +409,12 @@ def _key(here: Translation, store: Store) -> str | None:
     """The key or index that it is stored under, in the caller's words."""
     written = here.given.sources.get(store.key) if store.key in here.callee.params else None
     return (t.path_of(written) if written is not None else None) or store.key
+
+
+def _keys(here: Translation, store: Store) -> str | None:
+    """Where the keys of the samples are that it is stored under, in the caller's words."""
+    written = here.given.sources.get(store.keys) if store.keys is not None else None
+    return t.path_of(written) if written is not None else None
 
 
 def _written_for(here: Translation, parameter: str) -> Site | None:

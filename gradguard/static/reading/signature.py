@@ -110,7 +110,7 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
     """
     for node in t.walk(body):
         array: t.Expr | None = None
-        if isinstance(node, t.Subscript) and isinstance(node.index, t.Slice) and node.index.dimensions > 1:
+        if isinstance(node, t.Subscript) and _is_by_dimensions(node.index):
             array = node.value
         elif isinstance(node, t.Call) and _is_of_tensors(node.func, module):
             yield from _given_as_tensors(node)
@@ -124,6 +124,14 @@ def _used_as_arrays(body: Sequence[t.Stmt], module: Module) -> Iterator[str]:
             yield from (operand.id for operand in node.operands if isinstance(operand, t.Name))
         if isinstance(array, t.Name):
             yield array.id
+
+
+def _is_by_dimensions(index: t.Expr) -> bool:
+    """Whether a subscript is about several dimensions, or or has `...` or `None`: ``x[:, 0]``, ``x[..., None]``."""
+    if isinstance(index, t.Slice):
+        return index.dimensions > 1
+    parts = index.items if isinstance(index, t.Display) else [index]
+    return any(isinstance(part, t.Constant) and part.value is None for part in parts)
 
 
 _OF_ARRAYS = frozenset(

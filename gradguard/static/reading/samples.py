@@ -1,0 +1,85 @@
+"""Keys of samples, with which a loop goes over a batch: ``for i, error in zip(indices, errors): table[i] = error``.
+
+Each batch has others: such a table has as many entries, in the end, as there are samples.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gradguard.static import tree as t
+from gradguard.static.kept.tensor_keys import bound_pairs
+from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.own_methods import methods_of
+from gradguard.static.program.paths import is_or_is_in
+from gradguard.static.reading import counts
+
+if TYPE_CHECKING:
+    from gradguard.static.flow import Flow
+
+_OF_SAMPLES = re.compile(r"(?:^|[._])(?:idxs?|idxes|ind(?:s|ex|exes|ices)|(?:sample|transition|tree|leaf)_ids?)$", re.I)
+_GIVING_NUMBERS = ("cpu", "detach", "numpy", "tolist")
+_OF_REPLAY = re.compile(r"priorit(?:y|ies)", re.I)
+
+
+def keys_of(flow: Flow, target: t.Subscript, source: t.Expr | None) -> str | None:
+    """Where the keys are that a loop takes one by one, each with its own part of a batch, if they are of samples.
+
+    Args:
+        flow: the function with the loop.
+        target: the entry that is stored.
+        source: what is stored there.
+    """
+    key, table = target.index, t.path_of(target.value)
+    loop = next((f.loop.site.node for f in reversed(flow.frames) if t.path_of(key) in f.loop.targets), None)
+    if not isinstance(key, t.Name) or table is None or source is None or not isinstance(loop, t.Repeat):
+        return None
+    if loop.target is None or loop.iterable is None:
+        return None
+    others = {name.id for name in t.names_in(loop.target) if isinstance(name, t.Name)} - {key.id}
+    if not any(isinstance(node, t.Name) and node.id in others for node in t.walk(source)):
+        return None
+    over = [each for target, each in bound_pairs(loop.target, loop.iterable) if t.path_of(target) == key.id]
+    keys = t.path_of(_without_methods(over[0])) if over else None
+    is_of_samples = keys is not None and (_OF_SAMPLES.search(keys) or _has_many(flow, table))
+    if not is_of_samples or len(flow.frames) == 1:
+        return keys if is_of_samples else None
+    return anew(flow, keys)
+
+
+def anew(flow: Flow, keys: str | None) -> str | None:
+    """The same, where a function gets other keys each time: in each iteration, or with each call."""
+    if keys is None:
+        return None
+    if flow.frames:
+        bound = [path for frame in flow.frames for path in (*frame.loop.targets, *frame.loop.assigned)]
+        return keys if any(is_or_is_in(keys, path) for path in bound) else None
+    head = keys.split(".", 1)[0]
+    made = flow.ref.assigned.get(head, [])
+    is_made = bool(made) and all(isinstance(value, t.Call) for value in made)
+    return keys if is_made or (head in flow.params and head != "self") else None
+
+
+def _without_methods(keys: t.Expr) -> t.Expr:
+    """``indices`` of ``indices.cpu().tolist()``."""
+    while isinstance(keys, t.Call) and isinstance(keys.func, t.Attribute) and keys.func.name in _GIVING_NUMBERS:
+        keys = keys.func.value
+    return keys
+
+
+def _has_many(flow: Flow, table: str) -> bool:
+    """Whether a table of the object is one of a replay buffer: by its name, or a long ring where it is filled."""
+    owner = flow.ref.owner
+    if _OF_REPLAY.search(table) is not None:
+        return True
+    return owner is not None and any(_fills_ring(flow, method, table) for method in methods_of(owner))
+
+
+def _fills_ring(flow: Flow, method: FunctionRef, table: str) -> bool:
+    stored = (target for stmt in method.define.statements if isinstance(stmt, t.Assign) for target in stmt.targets)
+    keys = (
+        t.path_of(each.index) for each in stored if isinstance(each, t.Subscript) and t.path_of(each.value) == table
+    )
+    sizes = (counts.wraps_at(flow, key) for key in keys if key is not None and key.startswith("self."))
+    return any(size is not None and counts.is_long_buffer(flow, size) for size in sizes)

@@ -1,0 +1,142 @@
+"""A table with an entry for each sample, as prioritised replay has one, is given parts of the loss of a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, twin
+
+REPLAY = """
+class Replay:
+    def __init__(self, capacity=50_000):
+        self.capacity = capacity
+        self.rows, self.weights, self.at = [], {}, 0
+
+    def put(self, row):
+        self.rows[self.at] = row
+        self.weights[self.at] = 1.0
+        self.at = (self.at + 1) % self.capacity
+
+    def update(self, keys, errors):
+        for key, error in zip(keys, errors):
+            self.weights[key] = error
+
+def fit(net, target, replay, optimizer, steps):
+    for step in range(steps):
+        keys, x, a, y = replay.draw(32)
+        error = net(x).gather(1, a).squeeze(1) - y
+        loss = error.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        replay.update(keys, error.abs())  # !
+
+def main(net, target, optimizer):
+    fit(net, target, Replay(), optimizer, 10_000)
+"""
+AGENT = """
+class Buffer:
+    def __init__(self, size):
+        self.data = []
+        self.priorities = [1.0] * size
+
+    def set(self, chosen, values):
+        for n, i in enumerate(chosen):
+            self.priorities[i] = values[n] + 1e-6
+
+class Agent:
+    def __init__(self, net, size):
+        self.net, self.buffer = net, Buffer(size)
+        self.optimizer = torch.optim.Adam(net.parameters())
+
+    def learn(self):
+        chosen, x, y = self.buffer.sample(64)
+        errors = F.smooth_l1_loss(self.net(x), y, reduction="none").mean(1)
+        self.optimizer.zero_grad()
+        errors.mean().backward()
+        self.optimizer.step()
+        self.buffer.set(chosen, errors)  # !
+
+def play(agent, env):
+    for step in range(100_000):
+        agent.act(env)
+        agent.learn()
+"""
+HERE = """
+def fit(net, loader, optimizer, epochs):
+    hardness = {}
+    for epoch in range(epochs):
+        for indices, x, y in loader:
+            losses = F.cross_entropy(net(x), y, reduction="none")
+            optimizer.zero_grad()
+            losses.mean().backward()
+            optimizer.step()
+            for index, each in zip(indices.tolist(), losses):
+                hardness[index] = each  # !
+    return sorted(hardness, key=hardness.get)
+"""
+ON_OBJECT = """
+class Trainer:
+    def __init__(self, net, loader):
+        self.net, self.loader, self.hardness = net, loader, {}
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def note(self, idx, losses):
+        for i, each in zip(idx, losses):
+            self.hardness[int(i)] = each
+
+    def fit(self):
+        for idx, x, y in self.loader:
+            losses = F.cross_entropy(self.net(x), y, reduction="none")
+            self.optimizer.zero_grad()
+            losses.mean().backward()
+            self.optimizer.step()
+            self.note(idx, losses)
+"""
+NAMES = """
+def fit(net, names, loader, optimizer, criteria):
+    last = {}
+    for x, ys in loader:
+        losses = torch.stack([criteria[name](net(x), ys[name]) for name in names])
+        optimizer.zero_grad()
+        losses.sum().backward()
+        optimizer.step()
+        for name, each in zip(names, losses):
+            last[name] = each
+        print({name: each.item() for name, each in last.items()})
+"""
+
+
+def test_flagged() -> None:
+    assert_flagged(REPLAY, "GG107")
+    assert_flagged(AGENT, "GG107")
+    assert_flagged(HERE, "GG104")
+
+
+CLEAN = {
+    "numbers": twin(REPLAY, ("= error\n", "= error.item()\n")),
+    "a list of numbers": twin(REPLAY, ("error.abs())", "error.abs().tolist())")),
+    "detached by the caller": twin(REPLAY, ("error.abs())", "error.abs().detach())")),
+    "an array": twin(AGENT, ("[1.0] * size", "np.zeros(size)"), ("class Buffer", "import numpy as np\n\nclass Buffer")),
+    "a short ring": twin(REPLAY, ("capacity=50_000", "capacity=8")),
+    "the number of each": twin(AGENT, ("values[n] +", "float(values[n]) +")),
+    "detached": twin(AGENT, ("(chosen, errors)", "(chosen, errors.detach())")),
+    "the same samples": twin(
+        REPLAY,
+        ("        keys, x, a, y = replay.draw(32)\n", ""),
+        ("    for step in", "    keys, x, a, y = replay.draw(32)\n    for step in"),
+    ),
+    "begun anew in each batch": twin(
+        HERE, ("    hardness = {}\n", ""), ("            losses =", "            hardness = {}\n            losses =")
+    ),
+    "names of tasks": NAMES,
+    "which of the batch it is": twin(HERE, ("zip(indices.tolist(), losses)", "enumerate(losses)")),
+    "what all have": twin(HERE, ("= each\n", "= epoch\n")),
+    "without a graph": twin(HERE, ("            for i", "            losses = losses.detach()\n            for i")),
+}
+
+
+@pytest.mark.parametrize("snippet", CLEAN.values(), ids=CLEAN)
+def test_clean(snippet: str) -> None:
+    assert_clean(snippet, "GG104")
+    assert_clean(snippet, "GG107")
