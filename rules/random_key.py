@@ -22,7 +22,9 @@ def __getitem__(self, index):
 ```
 
 A count that only goes up is as bad: with `key = (self.epoch, index)` nothing of an earlier epoch is ever found again,
-and all of it stays. Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes.
+and all of it stays; so it is with the number of the call, as the seed of what is made (`self.ids(word, self.calls)`).
+Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes; let seeds come again:
+`self.calls % 16`.
 
 **Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand; caches that
 ask for their own length, or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of
@@ -38,9 +40,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import KEPT_UNDER, sign
 from gradguard.static.fixes.edits import one_line
+from gradguard.static.mistakes.kept import RandomKey
 from gradguard.static.model import Function
 
 _DRAWS = sign(
@@ -55,9 +58,16 @@ _COUNTS = sign(
     r",[ \t]*self\.\w*(?:epoch|step|iteration)s?\b",
     own=True,
 )  # fmt: skip
+# A count that the function may be given.
+_COUNTED_UP = sign("+= 1", "+=1", pattern=r"\bself\.\w+\s*\+=\s*1\b")
 _STORES = sign("] =", "]=", pattern=r"(?m:^)[ \t]*self\.\w+\[[^\n]*\]\s*=(?!=)", own=True)
 
-rule = Rule("GG417", "random-key", Severity.WARNING, ((KEPT_UNDER, _DRAWS), (_COUNTS, _STORES)))
+rule = Rule(
+    "GG417",
+    "random-key",
+    Severity.WARNING,
+    ((KEPT_UNDER, _DRAWS), (_COUNTS, _STORES), (KEPT_UNDER, _STORES, _COUNTED_UP)),
+)
 
 
 @rule.in_source
@@ -75,5 +85,10 @@ def is_never_found_again(function: Function) -> Iterator[Finding]:
             each.key,
             f"`{each.collection}` keeps more each time `{each.draw.code}` goes up: no key with it is found again",
             help="leave it out of the key, or empty the cache where it changes",
-            related=(each.site.related("it is kept here"),),
+            related=(each.site.related("it is kept here"), *_given(each)),
         )
+
+
+def _given(each: RandomKey) -> tuple[Related, ...]:
+    """The call that gives the count, where that is another function's."""
+    return (each.draw.related("the count is given here"),) if each.draw.line != each.key.line else ()
