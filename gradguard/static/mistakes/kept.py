@@ -178,12 +178,14 @@ class WrappedAgain:
         path: the place, or the layer.
         kind: ``wrapper``, ``object``, ``parametrization`` or ``mask``.
         kept: the statement of a constructor that keeps the one before.
+        put_back: the statement that is to put back what was there, and puts back the wrapper.
     """
 
     site: Site
     path: str
     kind: str
     kept: Site | None
+    put_back: Site | None
 
 
 @dataclass(frozen=True, slots=True)
