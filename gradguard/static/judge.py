@@ -57,6 +57,7 @@ from gradguard.static.kept.over_limit import over_limit
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.recorded_runs import recorded_runs
 from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.varied_keys import varied_keys
@@ -214,6 +215,7 @@ def judge(flow: Flow) -> None:
     flow.facts.cancelled_ratios = lambda: list(cancelled_ratios(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.exchanged = lambda: list(exchanged(flow))
+    flow.facts.recorded_runs = lambda: list(recorded_runs(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))

@@ -63,6 +63,7 @@ from gradguard.static.mistakes.kept import (
     OverLimit,
     PutAway,
     RandomKey,
+    RecordedRun,
     ReplacedState,
     TensorKey,
     WrappedAgain,
@@ -273,6 +274,7 @@ class Function:
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
         class_lists: the lists that its class has for all objects, and that it makes longer (reads other files).
         put_away: where the pack hooks that it installs keep every tensor (reads other files).
+        recorded_runs: the schedules of profilers that it makes whose window is a whole training (reads other files).
         wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
@@ -367,6 +369,7 @@ class Function:
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
     class_lists: Callable[[], list[ClassList]] = field(default=list, repr=False)
     put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
+    recorded_runs: Callable[[], list[RecordedRun]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     renewed_anchors: Callable[[], list[RenewedAnchor]] = field(default=list, repr=False)

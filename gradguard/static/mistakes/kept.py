@@ -189,6 +189,19 @@ class WrappedAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """The window of a profiler's schedule is the whole training.
+
+    Args:
+        site: how many steps it records.
+        loop: the training.
+    """
+
+    site: Site
+    loop: Site
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOnStack:
     """In each iteration an ``ExitStack`` is left a tensor, which it has until its block ends.
 
