@@ -51,6 +51,7 @@ from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
 from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
+from gradguard.static.kept.left_running import left_running
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
 from gradguard.static.kept.over_limit import over_limit
@@ -224,6 +225,7 @@ def judge(flow: Flow) -> None:
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
     flow.facts.only_detached = lambda: list(only_detached(flow))
+    flow.facts.left_running = lambda: list(left_running(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))

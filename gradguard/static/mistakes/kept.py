@@ -202,6 +202,23 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftRunning:
+    """In each iteration an object is made that starts a thread, and nothing ends it.
+
+    Args:
+        site: the call that makes it.
+        name: its variable, if it has one.
+        closing: the method that would end the thread, if there is one.
+        start: what starts it, where that is not who makes the object.
+    """
+
+    site: Site
+    name: str | None
+    closing: str | None
+    start: Site | None
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOnStack:
     """In each iteration an ``ExitStack`` is left a tensor, which it has until its block ends.
 
