@@ -26,9 +26,12 @@ and all of it stays; so it is with the number of the call, as the seed of what i
 Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes; let seeds come again:
 `self.calls % 16`.
 
+So is a number that follows a schedule, as a temperature that is another one in each step (`kernel(0.99**step)`), and a
+class that is made for it, where the base keeps all classes (`__init_subclass__`). Round it: `round(temperature, 1)`.
+
 **Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand; caches that
-ask for their own length, or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of
-those that have none).
+ask for their own length, that are gone through as a record is, or that something is taken out of; `lru_cache`, which
+has a bound of its own (GG404 tells of those that have none).
 
 **References.** <https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading> (each worker has
 its own copy of the dataset),
@@ -62,11 +65,21 @@ _COUNTS = sign(
 _COUNTED_UP = sign("+= 1", "+=1", pattern=r"\bself\.\w+\s*\+=\s*1\b")
 _STORES = sign("] =", "]=", pattern=r"(?m:^)[ \t]*self\.\w+\[[^\n]*\]\s*=(?!=)", own=True)
 
+# The number may be one that a training computes of its step, wherever that is.
+_TORCH = sign("torch")
+_MAKES_CLASS = sign("type(", pattern=r"(?<![.\w])type\(\s*\w+\s*,\s*[(\w]", own=True)
+
 rule = Rule(
     "GG417",
     "random-key",
     Severity.WARNING,
-    ((KEPT_UNDER, _DRAWS), (_COUNTS, _STORES), (KEPT_UNDER, _STORES, _COUNTED_UP)),
+    (
+        (KEPT_UNDER, _DRAWS),
+        (_COUNTS, _STORES),
+        (KEPT_UNDER, _STORES, _COUNTED_UP),
+        (KEPT_UNDER, _TORCH),
+        (_MAKES_CLASS,),
+    ),
 )
 
 
@@ -79,6 +92,15 @@ def is_never_found_again(function: Function) -> Iterator[Finding]:
             f"`{each.collection}` keeps one more nearly each time: the key `{key}` is new by `{draw}`",
             help="keep what the draw is made from, under what is not drawn",
             related=(each.draw.related("it is drawn here"),),
+        )
+    for each in function.scheduled_keys():
+        key, value = one_line(each.key.code), one_line(each.draw.code)
+        yield rule.finding(
+            each.site,
+            f"`{each.collection}` keeps one more in each step: the key `{key}` follows `{value}`, which is another "
+            "number each time",
+            help="round the number, so that few are left, or leave it out of the key",
+            related=(each.draw.related("it is computed here"),),
         )
     for each in function.counted_keys():
         yield rule.finding(

@@ -60,6 +60,7 @@ from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
 from gradguard.static.kept.recorded_runs import recorded_runs
 from gradguard.static.kept.replaced_states import replaced_states
+from gradguard.static.kept.scheduled_keys import scheduled_keys
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
@@ -236,6 +237,7 @@ def judge(flow: Flow) -> None:
     flow.facts.left_out = lambda: list(left_out(flow))
     flow.facts.counted_keys = lambda: list(counted_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    flow.facts.scheduled_keys = lambda: list(scheduled_keys(flow))
     flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
     flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
     flow.facts.over_limit = lambda: list(over_limit(flow))

@@ -269,6 +269,7 @@ class Function:
         replaced_states: the parameters that it replaces in the groups of an optimizer, which keeps the states of those
             that were there (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
+        scheduled_keys: those under a number that a training computes of its step (reads other files).
         is_given_kept: whether each call gives its cache tensors that a list keeps (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
         left_running: the objects with a thread that it makes in each iteration, and does not end (reads other files).
@@ -365,6 +366,7 @@ class Function:
     over_limit: Callable[[], list[OverLimit]] = field(default=list, repr=False)
     replaced_states: Callable[[], list[ReplacedState]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    scheduled_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     is_given_kept: Callable[[], bool] = field(default=lambda: False, repr=False)
     left_running: Callable[[], list[LeftRunning]] = field(default=list, repr=False)
