@@ -62,6 +62,7 @@ from gradguard.static.kept.recorded_runs import recorded_runs
 from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.scheduled_keys import scheduled_keys
 from gradguard.static.kept.tensor_keys import tensor_keys
+from gradguard.static.kept.trimmed_never import trimmed_never
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wholes import note_wholes
@@ -226,6 +227,7 @@ def judge(flow: Flow) -> None:
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
     flow.facts.only_detached = lambda: list(only_detached(flow))
+    flow.facts.trimmed_never = lambda: list(trimmed_never(flow))
     flow.facts.left_running = lambda: list(left_running(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))

@@ -67,6 +67,7 @@ from gradguard.static.mistakes.kept import (
     RecordedRun,
     ReplacedState,
     TensorKey,
+    TrimmedNever,
     WrappedAgain,
 )
 from gradguard.static.mistakes.losses import (
@@ -272,6 +273,7 @@ class Function:
         scheduled_keys: those under a number that a training computes of its step (reads other files).
         is_given_kept: whether each call gives its cache tensors that a list keeps (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
+        trimmed_never: the histories that it trims, and drops nothing of (reads other files).
         left_running: the objects with a thread that it makes in each iteration, and does not end (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
@@ -369,6 +371,7 @@ class Function:
     scheduled_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     is_given_kept: Callable[[], bool] = field(default=lambda: False, repr=False)
+    trimmed_never: Callable[[], list[TrimmedNever]] = field(default=list, repr=False)
     left_running: Callable[[], list[LeftRunning]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)

@@ -61,7 +61,7 @@ def _counts(flow: Flow, owner: Class, part: t.Expr) -> Iterator[tuple[Flow, t.Ex
     """The count that only goes up which a part of a key is, with the function that has it from its object."""
     path = t.path_of(part) or ""
     if _COUNT.fullmatch(path):
-        yield from [(flow, part)] if _goes_up(flow, owner, path) else ()
+        yield from [(flow, part)] if goes_up(flow, owner, path) else ()
     elif _OF_OBJECT.fullmatch(path):
         yield from [(flow, part)] if _is_counted(flow, owner, path) else ()
     elif path in flow.params and path not in flow.ref.assigned:
@@ -132,7 +132,7 @@ def _is_bound(method: FunctionRef, node: t.Node) -> bool:
 # --- what only goes up ------------------------------------------------------------------------------------------
 
 
-def _goes_up(flow: Flow, owner: Class, count: str) -> bool:
+def goes_up(flow: Flow, owner: Class, count: str) -> bool:
     """Whether methods of the object count it up, or are told it, and nothing begins again but a constructor."""
     changes = False
     for method in methods_of(owner):
@@ -152,7 +152,7 @@ def _goes_up(flow: Flow, owner: Class, count: str) -> bool:
 
 def _is_counted(flow: Flow, owner: Class, count: str) -> bool:
     """Whether each iteration of a training counts it up: one of the layers that are made ends with them."""
-    for method in methods_of(owner) if _goes_up(flow, owner, count) else ():
+    for method in methods_of(owner) if goes_up(flow, owner, count) else ():
         stmts = (stmt for stmt in method.define.statements if isinstance(stmt, t.Augment))
         for stmt in (stmt for stmt in stmts if t.path_of(stmt.target) == count):
             counting = flow.project.flow(method)

@@ -219,6 +219,21 @@ class LeftRunning:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimmedNever:
+    """A collection is trimmed by a condition that holds for all that is in it.
+
+    Args:
+        site: the condition.
+        collection: the path.
+        count: what its keys are, and the bound is.
+    """
+
+    site: Site
+    collection: str
+    count: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOnStack:
     """In each iteration an ``ExitStack`` is left a tensor, which it has until its block ends.
 
