@@ -19,8 +19,11 @@ with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, a
         prof.step()
 ```
 
-**Not flagged.** A schedule, a profiler around a single step or a loop of a few steps, a loop that is left with
-`break`.
+A schedule whose window is as long as the training (`active=steps`, `for step in range(steps)`) records all of it as
+well.
+
+**Not flagged.** A schedule of a few steps, a number that is named as one of the window (`profile_steps`), a profiler
+around a single step or a loop of a few steps, a loop that is left with `break`.
 
 **References.** Lightning-AI/pytorch-lightning#10717, <https://pytorch.org/docs/stable/profiler.html>.
 """
@@ -41,9 +44,9 @@ rule = Rule("GG503", "profiler-without-schedule", Severity.WARNING, ((sign("prof
 @rule.in_source
 def records_everything(function: Function) -> Iterator[Finding]:
     for call in function.calls_of(*PROFILERS):
-        if call.inner is not None or call.has("schedule"):
+        if call.written.has("schedule"):
             continue
-        if call.has("enabled") and call.literal("enabled") is not True:
+        if call.written.has("enabled") and call.written.literal("enabled") is not True:
             continue
         long = [loop for loop in call.loops if loop.is_long and (loop.over_loader or loop.trains)]
         if long:
@@ -53,6 +56,14 @@ def records_everything(function: Function) -> Iterator[Finding]:
                 "grows until it stops",
                 help="pass `schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)` and call `prof.step()`",
             )
+    for run in function.recorded_runs():
+        yield rule.finding(
+            run.site,
+            f"the window of the schedule is the whole training: the profiler keeps the events of all "
+            f"`{run.site.code}` steps",
+            help="record a few steps: `active=3`",
+            related=(run.loop.related("the training is here"),),
+        )
 
 
 @rule.in_run

@@ -22,11 +22,16 @@ def __getitem__(self, index):
 ```
 
 A count that only goes up is as bad: with `key = (self.epoch, index)` nothing of an earlier epoch is ever found again,
-and all of it stays. Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes.
+and all of it stays; so it is with the number of the call, as the seed of what is made (`self.ids(word, self.calls)`).
+Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes; let seeds come again:
+`self.calls % 16`.
+
+So is a number that follows a schedule, as a temperature that is another one in each step (`kernel(0.99**step)`), and a
+class that is made for it, where the base keeps all classes (`__init_subclass__`). Round it: `round(temperature, 1)`.
 
 **Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand; caches that
-ask for their own length, or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of
-those that have none).
+ask for their own length, that are gone through as a record is, or that something is taken out of; `lru_cache`, which
+has a bound of its own (GG404 tells of those that have none).
 
 **References.** <https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading> (each worker has
 its own copy of the dataset),
@@ -38,9 +43,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import KEPT_UNDER, sign
 from gradguard.static.fixes.edits import one_line
+from gradguard.static.mistakes.kept import RandomKey
 from gradguard.static.model import Function
 
 _DRAWS = sign(
@@ -55,9 +61,26 @@ _COUNTS = sign(
     r",[ \t]*self\.\w*(?:epoch|step|iteration)s?\b",
     own=True,
 )  # fmt: skip
+# A count that the function may be given.
+_COUNTED_UP = sign("+= 1", "+=1", pattern=r"\bself\.\w+\s*\+=\s*1\b")
 _STORES = sign("] =", "]=", pattern=r"(?m:^)[ \t]*self\.\w+\[[^\n]*\]\s*=(?!=)", own=True)
 
-rule = Rule("GG417", "random-key", Severity.WARNING, ((KEPT_UNDER, _DRAWS), (_COUNTS, _STORES)))
+# The number may be one that a training computes of its step, wherever that is.
+_TORCH = sign("torch")
+_MAKES_CLASS = sign("type(", pattern=r"(?<![.\w])type\(\s*\w+\s*,\s*[(\w]", own=True)
+
+rule = Rule(
+    "GG417",
+    "random-key",
+    Severity.WARNING,
+    (
+        (KEPT_UNDER, _DRAWS),
+        (_COUNTS, _STORES),
+        (KEPT_UNDER, _STORES, _COUNTED_UP),
+        (KEPT_UNDER, _TORCH),
+        (_MAKES_CLASS,),
+    ),
+)
 
 
 @rule.in_source
@@ -70,10 +93,24 @@ def is_never_found_again(function: Function) -> Iterator[Finding]:
             help="keep what the draw is made from, under what is not drawn",
             related=(each.draw.related("it is drawn here"),),
         )
+    for each in function.scheduled_keys():
+        key, value = one_line(each.key.code), one_line(each.draw.code)
+        yield rule.finding(
+            each.site,
+            f"`{each.collection}` keeps one more in each step: the key `{key}` follows `{value}`, which is another "
+            "number each time",
+            help="round the number, so that few are left, or leave it out of the key",
+            related=(each.draw.related("it is computed here"),),
+        )
     for each in function.counted_keys():
         yield rule.finding(
             each.key,
             f"`{each.collection}` keeps more each time `{each.draw.code}` goes up: no key with it is found again",
             help="leave it out of the key, or empty the cache where it changes",
-            related=(each.site.related("it is kept here"),),
+            related=(each.site.related("it is kept here"), *_given(each)),
         )
+
+
+def _given(each: RandomKey) -> tuple[Related, ...]:
+    """The call that gives the count, where that is another function's."""
+    return (each.draw.related("the count is given here"),) if each.draw.line != each.key.line else ()

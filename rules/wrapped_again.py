@@ -19,6 +19,9 @@ So do some functions of torch, which add to what they did before: `parametrize.r
 `parametrizations.weight_norm`, `spectral_norm`) computes one parametrization of the other, and
 `prune.custom_from_mask` and `prune.global_unstructured` keep the mask of each call in a `PruningContainer`.
 
+What puts back the wrapper puts back nothing: `inner = layer.forward`, read after the wrapper was put there, and
+`layer.forward = inner`.
+
 **Instead**, do it once, before the loop; or put back what was there: `layer.forward = original`,
 `parametrize.remove_parametrizations(layer, "weight")`, `prune.remove(layer, "weight")`. Of the one before, keep what is
 needed (its outputs, its number), or let it go when its successor is trained: `student.teacher = None`.
@@ -39,8 +42,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Related, Severity
 from gradguard.signs import LOOP, TRAINS, sign
+from gradguard.static.mistakes.kept import WrappedAgain
 from gradguard.static.model import Function
 
 _COMPOSED = sign(
@@ -108,8 +112,14 @@ def piles_up(function: Function) -> Iterator[Finding]:
             each.kept or each.site,
             message.format(each.path),
             help=help,
-            related=(each.site.related("the next one is made of it here"),) if each.kept is not None else (),
+            related=_related(each),
         )
+
+
+def _related(each: WrappedAgain) -> tuple[Related, ...]:
+    if each.kept is not None:
+        return (each.site.related("the next one is made of it here"),)
+    return (each.put_back.related("what is put back is the wrapper"),) if each.put_back is not None else ()
 
 
 _SAID = {

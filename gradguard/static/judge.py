@@ -55,6 +55,7 @@ from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.keys_given import keys_given
 from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
+from gradguard.static.kept.left_running import left_running
 from gradguard.static.kept.made_by_properties import made_by_properties
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
 from gradguard.static.kept.never_reset import never_reset
@@ -62,9 +63,12 @@ from gradguard.static.kept.over_limit import over_limit
 from gradguard.static.kept.packed import put_away
 from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
+from gradguard.static.kept.recorded_runs import recorded_runs
 from gradguard.static.kept.renewed_keys import renewed_keys
 from gradguard.static.kept.replaced_states import replaced_states
+from gradguard.static.kept.scheduled_keys import scheduled_keys
 from gradguard.static.kept.tensor_keys import tensor_keys
+from gradguard.static.kept.trimmed_never import trimmed_never
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wholes import note_wholes
@@ -233,6 +237,7 @@ def judge(flow: Flow) -> None:
     flow.facts.cancelled_ratios = lambda: list(cancelled_ratios(flow))
     flow.facts.cancelled = lambda: list(cancelled(flow))
     flow.facts.exchanged = lambda: list(exchanged(flow))
+    flow.facts.recorded_runs = lambda: list(recorded_runs(flow))
     flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
     if flow.written:
         flow.facts.written_behind = lambda: list(written_behind(flow))
@@ -242,6 +247,8 @@ def judge(flow: Flow) -> None:
     flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
     flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
     flow.facts.only_detached = lambda: [*only_detached(flow), *taken_as_numbers(flow)]
+    flow.facts.trimmed_never = lambda: list(trimmed_never(flow))
+    flow.facts.left_running = lambda: list(left_running(flow))
     flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
     flow.facts.put_away = lambda: list(put_away(flow))
     flow.facts.default_lists = lambda: list(default_lists(flow))
@@ -256,6 +263,7 @@ def judge(flow: Flow) -> None:
     flow.facts.kept_by_finalizers = lambda: list(kept_by_finalizers(flow))
     flow.facts.renewed_keys = lambda: list(renewed_keys(flow))
     flow.facts.random_keys = lambda: list(random_keys(flow))
+    flow.facts.scheduled_keys = lambda: list(scheduled_keys(flow))
     flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
     flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
     flow.facts.over_limit = lambda: list(over_limit(flow))

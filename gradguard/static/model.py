@@ -62,14 +62,17 @@ from gradguard.static.mistakes.kept import (
     KeptKey,
     LeftByError,
     LeftOnStack,
+    LeftRunning,
     MadeByProperty,
     NeverReset,
     OverLimit,
     PutAway,
     RandomKey,
+    RecordedRun,
     RenewedKey,
     ReplacedState,
     TensorKey,
+    TrimmedNever,
     WrappedAgain,
 )
 from gradguard.static.mistakes.losses import (
@@ -284,12 +287,16 @@ class Function:
         replaced_states: the parameters that it replaces in the groups of an optimizer, which keeps the states of those
             that were there (reads other files).
         counted_keys: those under a count of its object that only goes up (reads other files).
+        scheduled_keys: those under a number that a training computes of its step (reads other files).
         is_given_kept: whether each call gives its cache tensors that a list keeps (reads other files).
         varied_keys: where keys of its cache are made that are new with nearly each batch (reads other files).
+        trimmed_never: the histories that it trims, and drops nothing of (reads other files).
+        left_running: the objects with a thread that it makes in each iteration, and does not end (reads other files).
         left_on_stacks: the tensors that it leaves with an ``ExitStack`` in each iteration (reads other files).
         default_lists: the lists that are defaults of its parameters, and that it makes longer (reads other files).
         class_lists: the lists that its class has for all objects, and that it makes longer (reads other files).
         put_away: where the pack hooks that it installs keep every tensor (reads other files).
+        recorded_runs: the schedules of profilers that it makes whose window is a whole training (reads other files).
         wrapped_again: what it puts around itself in each iteration of a loop that trains (reads other files).
         assigns_gradients: its program sets ``x.grad`` to something.
         cached: the decorator that keeps its arguments and results (``functools.lru_cache``).
@@ -383,12 +390,16 @@ class Function:
     over_limit: Callable[[], list[OverLimit]] = field(default=list, repr=False)
     replaced_states: Callable[[], list[ReplacedState]] = field(default=list, repr=False)
     counted_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
+    scheduled_keys: Callable[[], list[RandomKey]] = field(default=list, repr=False)
     varied_keys: Callable[[], list[Site]] = field(default=list, repr=False)
     is_given_kept: Callable[[], bool] = field(default=lambda: False, repr=False)
+    trimmed_never: Callable[[], list[TrimmedNever]] = field(default=list, repr=False)
+    left_running: Callable[[], list[LeftRunning]] = field(default=list, repr=False)
     left_on_stacks: Callable[[], list[LeftOnStack]] = field(default=list, repr=False)
     default_lists: Callable[[], list[DefaultList]] = field(default=list, repr=False)
     class_lists: Callable[[], list[ClassList]] = field(default=list, repr=False)
     put_away: Callable[[], list[PutAway]] = field(default=list, repr=False)
+    recorded_runs: Callable[[], list[RecordedRun]] = field(default=list, repr=False)
     wrapped_again: Callable[[], list[WrappedAgain]] = field(default=list, repr=False)
     passed_over: Callable[[], list[PassedOver]] = field(default=list, repr=False)
     renewed_anchors: Callable[[], list[RenewedAnchor]] = field(default=list, repr=False)

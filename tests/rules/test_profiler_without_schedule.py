@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, twin
 
 CODE = "GG503"
 
@@ -293,3 +293,135 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean(CLEAN[name], CODE)
+
+
+MADE = """
+from torch.profiler import profile, schedule
+
+def make_profiler(args):
+    plan = schedule(wait=1, warmup=3, active=args.steps, repeat=1)  # !
+    return profile(record_shapes=True, schedule=plan)
+
+def train(model, loader, optimizer, options):
+    with make_profiler(options) as prof:
+        for step in range(options.steps):
+            x, y = next(loader)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            prof.step()
+
+parser.add_argument("--steps", type=int, default=2000)
+"""
+OF_LOADER = """
+import torch.profiler
+
+def train(model, loader, optimizer):
+    prof = torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=1, warmup=1, active=len(loader) - 2),  # !
+    )
+    prof.start()
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        prof.step()
+    prof.stop()
+"""
+PLAIN = """
+def make_profiler(shapes):
+    return torch.profiler.profile(record_shapes=shapes)
+
+def train(model, loader, optimizer):
+    with make_profiler(True) as prof:  # !
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            prof.step()
+"""
+PARAM = twin(
+    MADE,
+    ("def make_profiler(args)", "def make_profiler(steps)"),
+    ("active=args.steps", "active=steps"),
+    ("make_profiler(options)", "make_profiler(options.steps)"),
+).replace("repeat=1)", "repeat=1)  # !")
+IN_PLACE = """
+from torch import profiler
+
+def train(model, loader, optimizer, iterations=500):
+    window = iterations
+    with profiler.profile(schedule=profiler.schedule(wait=0, warmup=0, active=window)) as prof:  # !
+        for step in tqdm(range(iterations)):
+            x, y = next(loader)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            prof.step()
+"""
+CONSTANT = (
+    twin(IN_PLACE, (", iterations=500", ""), ("def train", "STEPS = int(os.environ.get('STEPS', 800))\n\ndef train"))
+    .replace("iterations", "STEPS")
+    .replace("active=window)) as prof:", "active=window)) as prof:  # !")
+)
+WHOLE = {
+    "made by a helper": MADE,
+    "as the loader is long": OF_LOADER,
+    "without a schedule, made by a helper": PLAIN,
+    "of a number that is given": PARAM,
+    "of a parameter": IN_PLACE,
+    "of a constant": CONSTANT,
+    "of a setting": MADE.replace(
+        'parser.add_argument("--steps", type=int, default=2000)', "class Options:\n    steps: int = 5_000"
+    ),
+    "zipped": MADE.replace("for step in range(options.steps):", "for step, _ in zip(range(options.steps), loader):"),
+}
+FEW = {
+    "a few steps": twin(MADE, ("active=args.steps", "active=5")),
+    "steps of their own": twin(MADE, ("active=args.steps", "active=args.profile_steps")),
+    "the loop goes over those": MADE.replace("args.steps", "args.active_steps").replace(
+        "options.steps", "options.active_steps"
+    ),
+    "few by default": twin(MADE, ("default=2000", "default=20")),
+    "two defaults": MADE + '\nparser.add_argument("--steps", type=int, default=8)\n',
+    "no default": twin(MADE, ("default=2000", "required=True")),
+    "another number": twin(MADE, ("range(options.steps)", "range(options.steps * options.epochs)")),
+    "the number of epochs": twin(MADE, ("active=args.steps", "active=args.epochs")),
+    "never stepped": twin(MADE, ("            prof.step()\n", "")),
+    "stepped once in a while": twin(
+        MADE, ("            prof.step()\n", "            if step % 100 == 0:\n                prof.step()\n")
+    ),
+    "left early": twin(
+        MADE,
+        ("            prof.step()\n", "            prof.step()\n            if step > 9:\n                break\n"),
+    ),
+    "nothing is trained": twin(MADE, (".backward()", ".item()")),
+    "of another loader": twin(OF_LOADER, ("len(loader)", "len(val_loader)")),
+    "an epoch of ten": twin(OF_LOADER, ("len(loader) - 2", "len(loader) // 10")),
+    "a schedule that nothing gets": twin(MADE, (", schedule=plan", ", schedule=other")),
+    "another schedule": twin(MADE, ("import profile, schedule", "import profile\nfrom plans import schedule")),
+    "without a schedule, for one step": twin(
+        PLAIN, ("        for x, y in loader:\n", "        if True:\n            x, y = next(loader)\n")
+    ),
+    "a profiler that a helper keeps to itself": twin(
+        PLAIN,
+        (
+            "    return torch.profiler.profile(record_shapes=shapes)",
+            "    with torch.profiler.profile(record_shapes=shapes) as prof:\n"
+            "        model(x)\n    return contextlib.nullcontext(prof)",
+        ),
+    ),
+    "made with a schedule": twin(
+        PLAIN, ("record_shapes=shapes", "schedule=torch.profiler.schedule(wait=1, warmup=1, active=2)")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_window_is_the_whole_run(name: str) -> None:
+    assert_flagged(WHOLE[name], CODE)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_window_of_a_few_steps(name: str) -> None:
+    assert_clean(FEW[name], CODE)

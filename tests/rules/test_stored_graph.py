@@ -71,6 +71,43 @@ FLAGGED = {
                 optimizer.step()
                 log.info("step %d loss %.4f", step, loss)  # !
     """,
+    "records of a small handler that has none to hand them to": """
+        import logging
+        from logging.handlers import MemoryHandler
+
+        def make_log(size=16):
+            log = logging.getLogger("train")
+            held = MemoryHandler(size, logging.ERROR)
+            log.addHandler(held)
+            return log
+
+        def train(model, loader, optimizer):
+            log = make_log()
+            for step, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                log.info("step %d loss %.4f", step, loss)  # !
+    """,
+    "records of a handler that is flushed, to which there is no target": """
+        import logging
+        import logging.handlers
+
+        log = logging.getLogger("train")
+        held = logging.handlers.MemoryHandler(8, flushLevel=logging.INFO, target=None)
+        log.addHandler(held)
+
+        def train(model, loader, optimizer):
+            for step, (x, y) in enumerate(loader):
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                log.debug("step %d loss %.4f", step, loss)  # !
+                if step % 100 == 0:
+                    held.flush()
+    """,
     "a term of the loss, of which nothing else is known": """
         def train(vae, opt, loader):
             terms = []
@@ -601,6 +638,38 @@ CLEAN = {
             ),
         }.items()
     },
+    **{
+        f"records of a small handler that hands them on, {name}": twin(
+            FLAGGED["records of a small handler that has none to hand them to"], edit
+        )
+        for name, edit in {
+            "set later": (
+                "log.addHandler(held)",
+                "held.setTarget(logging.StreamHandler())\n            log.addHandler(held)",
+            ),
+            "set as an attribute": (
+                "log.addHandler(held)",
+                "held.target = logging.StreamHandler()\n            log.addHandler(held)",
+            ),
+            "given by its name": (
+                "(size, logging.ERROR)",
+                "(size, target=logging.FileHandler('train.log', delay=True))",
+            ),
+            "given by its place": ("logging.ERROR)", "logging.ERROR, logging.StreamHandler())"),
+            "given with others": ("(size, logging.ERROR)", "(size, **options)"),
+            "taken off": ("optimizer.step()", "optimizer.step()\n                log.removeHandler(log.handlers[0])"),
+            "emptied by hand": ("optimizer.step()", "optimizer.step()\n                log.handlers[0].buffer.clear()"),
+            "of a class of its own": (
+                "def make_log",
+                "class Held(MemoryHandler):\n            def flush(self):\n                ...\n\n        def make_log",
+            ),
+            "and given numbers": ("step, loss)", "step, loss.item())"),
+        }.items()
+    },
+    "records of a handler that hands on what is of a level": twin(
+        FLAGGED["records that a handler of the standard library holds back"],
+        ("4096, target", "4096, flushLevel=logging.INFO, target"),
+    ),
     "of the tasks of one step, in an attribute that each step empties": """
         class Learner(nn.Module):
             def __init__(self, net):

@@ -568,3 +568,124 @@ def test_an_attribute_that_the_constructor_begins() -> None:
 )
 def test_an_attribute_whose_chain_is_cut(change: tuple[str, str]) -> None:
     assert_clean(twin(ATTRIBUTE, change), CODE)
+
+
+MEASURED = """
+import contextlib
+
+def undo(layer):
+    inner = layer.__dict__.pop("forward")
+    layer.forward = inner
+
+@contextlib.contextmanager
+def watched(layer, weights, sink):
+    plain = layer.forward
+
+    def measured(*args):
+        out = plain(*args)
+        sink.append((out.detach() * weights).sum().item())
+        return out
+
+    layer.forward = measured  # !
+    try:
+        yield sink
+    finally:
+        undo(layer)
+
+def train(net, optimizer, loader, sink):
+    for x, y, weights in loader:
+        with watched(net.head, weights, sink):
+            loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+PATCH = """
+class Patch:
+    def __init__(self, layer):
+        self.layer = layer
+        self.plain = None
+
+    def attach(self):
+        before = self.layer.forward
+        self.layer.forward = lambda x: before(x).relu()  # !
+        self.plain = self.layer.forward
+
+    def detach(self):
+        self.layer.forward = self.plain
+
+def train(net, optimizer, loader):
+    patch = Patch(net.head)
+    for x, y in loader:
+        patch.attach()
+        loss = F.cross_entropy(net(x), y)
+        patch.detach()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+UNDO = '    inner = layer.__dict__.pop("forward")\n    layer.forward = inner\n'
+INLINE = [("def undo(layer):\n" + UNDO, ""), ("        undo(layer)", "        layer.forward = saved")]
+PUT_BACK_IN_VAIN = {
+    "by a helper": MEASURED,
+    "read as it is": twin(MEASURED, (UNDO, "    inner = layer.forward\n    layer.forward = inner\n")).replace(
+        "layer.forward = measured", "layer.forward = measured  # !"
+    ),
+    "by its name": MEASURED.replace('layer.__dict__.pop("forward")', 'getattr(layer, "forward")'),
+    "of the dict": MEASURED.replace('layer.__dict__.pop("forward")', 'layer.__dict__["forward"]'),
+    "read behind the wrapper": twin(
+        MEASURED, *INLINE, ("    try:\n", "    saved = layer.forward\n    try:\n")
+    ).replace("layer.forward = measured", "layer.forward = measured  # !"),
+    "read at the end": twin(
+        MEASURED, *INLINE, ("    finally:\n", "    finally:\n        saved = layer.forward\n")
+    ).replace("layer.forward = measured", "layer.forward = measured  # !"),
+}  # fmt: skip
+PUT_BACK = {
+    "what it wraps": twin(MEASURED, ("layer.forward = inner", "layer.forward = inner.__wrapped__")),
+    "the one of the class": twin(MEASURED, (UNDO, '    layer.__dict__.pop("forward")\n')),
+    "deleted": twin(MEASURED, (UNDO, "    del layer.forward\n")),
+    "deleted by its name": twin(MEASURED, (UNDO, '    delattr(layer, "forward")\n')),
+    "deleted in the end": twin(MEASURED, (UNDO, UNDO + "    del layer.forward\n")),
+    "taken off in the end": twin(MEASURED, (UNDO, UNDO + '    layer.__dict__.pop("forward")\n')),
+    "by the dict, in place": twin(MEASURED, ("        undo(layer)", '        layer.__dict__.pop("forward", None)')),
+    "by its name, in place": twin(MEASURED, ("        undo(layer)", '        setattr(layer, "forward", plain)')),
+    "what was given": twin(
+        MEASURED,
+        (UNDO, "    layer.forward = plain\n"),
+        ("        undo(layer)", "        undo(layer, plain)"),
+        ("def undo(layer)", "def undo(layer, plain)"),
+    ),
+    "of another layer": twin(MEASURED, ("inner = layer.__dict__", "inner = layer.first.__dict__")),
+    "another attribute of it": twin(MEASURED, ('layer.__dict__.pop("forward")', "layer.plain_forward")),
+    "read before the wrapper": twin(
+        MEASURED, *INLINE, ("    layer.forward = measured", "    saved = layer.forward\n    layer.forward = measured")
+    ),
+    "one of two": twin(
+        MEASURED, *INLINE, ("    try:\n", "    saved = layer.forward\n    if sink:\n        saved = plain\n    try:\n")
+    ),
+    "read before": twin(MEASURED, ("        undo(layer)", "        layer.forward = plain")),
+    "by who calls": twin(
+        MEASURED, ("        loss.backward()", "        del net.head.forward\n        loss.backward()")
+    ),
+    "an attribute read before": twin(
+        PATCH,
+        ("        self.plain = self.layer.forward\n", ""),
+        ("        before =", "        self.plain = self.layer.forward\n        before ="),
+    ),
+    "an attribute of the constructor": twin(
+        PATCH, ("        self.plain = self.layer.forward\n", ""), ("self.plain = None", "self.plain = layer.forward")
+    ),
+    "an attribute that is set again": twin(
+        PATCH, ("    def detach", "    def begin(self, plain):\n        self.plain = plain\n\n    def detach")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("snippet", [*PUT_BACK_IN_VAIN.values(), PATCH], ids=[*PUT_BACK_IN_VAIN, "an attribute"])
+def test_what_puts_back_the_wrapper(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", PUT_BACK.values(), ids=PUT_BACK)
+def test_what_takes_the_wrapper_off(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -12,36 +12,64 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.kept.kept_under import KeptUnder, kept_under
 from gradguard.static.kept.random_keys import asks_length
+from gradguard.static.kept.same_again import loop_of_same
 from gradguard.static.mistakes.kept import RandomKey
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.functions_called import calls_of
 from gradguard.static.program.own_methods import methods_of
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _COUNT = re.compile(r"self\.\w*(?:epoch|step|iteration)s?")
+_OF_OBJECT = re.compile(r"self\.\w+")
+_COUNTED_UP = re.compile(r"\bself\.\w+\s*\+=\s*1\b")
 _RUN_BY_OTHERS = frozenset("forward __call__ __iter__ __getitem__ __next__ training_step".split())
 _NUMBERS = frozenset("len int float bool str".split())
 
 
 def counted_keys(flow: Flow) -> Iterator[RandomKey]:
-    """Where a method keeps what it makes under a count of its object, with something besides (reads other files)."""
+    """Where a method keeps what it makes under a count that only goes up, with something besides (reads other files).
+
+    The count is one of its object, or of who calls it: ``self.ids(word, self.calls)``.
+    """
     owner = flow.ref.owner
-    if owner is None or flow.facts.is_test or not any(map(_speaks_of_count, flow.ref.define.nodes)):
+    if owner is None or flow.facts.is_test or not _may_count(flow):
         return
     for kept in kept_under(flow):
         made = _made(flow.ref, kept.key)
         parts = _parts(made)
-        counts = [part for part in parts if _COUNT.fullmatch(t.path_of(part) or "")]
-        if not counts or not any(map(_differs, parts)) or not _is_cache(flow.ref, owner, kept, made):
+        if len(parts) < 2 or not _is_cache(flow.ref, owner, kept, made):
             continue
-        if any(_goes_up(flow, owner, t.path_of(count) or "") for count in counts):
-            yield RandomKey(flow.site(kept.stmt), kept.collection, flow.site(made), flow.site(counts[0]))
+        counts = ((part, found) for part in parts if (found := next(_counts(flow, owner, part), None)) is not None)
+        for part, (where, count) in list(counts)[:1]:
+            if any(_differs(each) for each in parts if each is not part):
+                yield RandomKey(flow.site(kept.stmt), kept.collection, flow.site(made), where.site(count))
+
+
+def _may_count(flow: Flow) -> bool:
+    is_counted = _COUNTED_UP.search(flow.module.source.text) is not None
+    return is_counted or any(map(_speaks_of_count, flow.ref.define.nodes))
 
 
 def _speaks_of_count(node: t.Node) -> bool:
     return isinstance(node, t.Attribute) and _COUNT.fullmatch(t.path_of(node) or "") is not None
+
+
+def _counts(flow: Flow, owner: Class, part: t.Expr) -> Iterator[tuple[Flow, t.Expr]]:
+    """The count that only goes up which a part of a key is, with the function that has it from its object."""
+    path = t.path_of(part) or ""
+    if _COUNT.fullmatch(path):
+        yield from [(flow, part)] if goes_up(flow, owner, path) else ()
+    elif _OF_OBJECT.fullmatch(path):
+        yield from [(flow, part)] if _is_counted(flow, owner, path) else ()
+    elif path in flow.params and path not in flow.ref.assigned:
+        for caller, call in calls_of(flow):
+            given, theirs = flow.ref.given_by(call).get(path), caller.ref.owner
+            count = t.path_of(given) or "" if given is not None else ""
+            if given is not None and theirs is not None and _OF_OBJECT.fullmatch(count):
+                yield from [(caller, given)] if _is_counted(caller, theirs, count) else ()
 
 
 def _made(ref: FunctionRef, key: t.Expr) -> t.Expr:
@@ -104,7 +132,7 @@ def _is_bound(method: FunctionRef, node: t.Node) -> bool:
 # --- what only goes up ------------------------------------------------------------------------------------------
 
 
-def _goes_up(flow: Flow, owner: Class, count: str) -> bool:
+def goes_up(flow: Flow, owner: Class, count: str) -> bool:
     """Whether methods of the object count it up, or are told it, and nothing begins again but a constructor."""
     changes = False
     for method in methods_of(owner):
@@ -120,6 +148,19 @@ def _goes_up(flow: Flow, owner: Class, count: str) -> bool:
                     return False
                 changes = changes or _is_run(flow, method)
     return changes
+
+
+def _is_counted(flow: Flow, owner: Class, count: str) -> bool:
+    """Whether each iteration of a training counts it up: one of the layers that are made ends with them."""
+    for method in methods_of(owner) if goes_up(flow, owner, count) else ():
+        stmts = (stmt for stmt in method.define.statements if isinstance(stmt, t.Augment))
+        for stmt in (stmt for stmt in stmts if t.path_of(stmt.target) == count):
+            counting = flow.project.flow(method)
+            if method.define.name in _RUN_BY_OTHERS:
+                return True
+            if counting is not None and loop_of_same(counting, stmt, ("self",)) is not None:
+                return True
+    return False
 
 
 def _is_told(method: FunctionRef, value: t.Expr) -> bool:

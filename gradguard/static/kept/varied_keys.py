@@ -29,7 +29,7 @@ def varied_keys(flow: Flow) -> Iterator[Site]:
     Only of a function that gives tensors.
     """
     if any(map(_is_tensor, flow.ref.given_back())):
-        for caller, call in _calls(flow):
+        for caller, call in calls_running(flow):
             for given in flow.ref.given_by(call).values():
                 yield from (at.site(made) for at, made in _numbers(caller, given, _runs_again(caller), _DEPTH))
 
@@ -126,7 +126,7 @@ def _before(flow: Flow, expr: t.Expr, again: bool) -> Iterator[tuple[Flow, t.Exp
     elif path is not None and path in flow.ref.assigned:
         yield from _bound(flow, path, again)
     elif path in flow.params:
-        for caller, call in _calls(flow):
+        for caller, call in calls_running(flow):
             given = flow.ref.given_by(call).get(path)
             yield from [(caller, given, _runs_again(caller))] if given is not None else ()
 
@@ -157,10 +157,10 @@ def _given_back(flow: Flow, call: t.Call, place: object, again: bool) -> Iterato
 
 def _runs_again(flow: Flow) -> bool:
     """Whether a loop that trains runs a function in each of its iterations, as a method that takes one step."""
-    return any(_is_again(caller, call) for caller, call in _calls(flow))
+    return any(_is_again(caller, call) for caller, call in calls_running(flow))
 
 
-def _calls(flow: Flow) -> Iterator[tuple[Flow, t.Call]]:
+def calls_running(flow: Flow) -> Iterator[tuple[Flow, t.Call]]:
     """The calls of a function, by its name; of a ``forward`` also those of its object."""
     ref = flow.ref
     for caller in flow.project.calling(ref):

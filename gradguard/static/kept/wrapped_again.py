@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import tree as t
 from gradguard.static.kept.chain_kept import are_all_listed, is_gone_through
 from gradguard.static.kept.chained import Link, link_of
+from gradguard.static.kept.put_back_same import PutBack, put_back_same, puts_back
 from gradguard.static.kept.same_again import holds_again, is_rebound, loop_of_same
 from gradguard.static.mistakes.kept import WrappedAgain
 from gradguard.static.model import Loop
@@ -42,11 +43,16 @@ _MARKED = re.compile(r"__wrapped__|\bunwrap\w*\(")
 def wrapped_again(flow: Flow) -> Iterator[WrappedAgain]:
     """Where a function does so, whenever a loop that trains comes to it."""
     for node, link, of in _links(flow):
-        if _is_taken_off(flow, node, link) or not flow.project.survey.mentions(_BACKWARD, flow.module):
+        if not flow.project.survey.mentions(_BACKWARD, flow.module):
             continue
+        same: list[PutBack] = []
+        if _is_taken_off(flow, node, link, same):
+            same = put_back_same(flow, node, link.path) if link.kind == "wrapper" else []
+            if not same or _is_taken_off(flow, node, link, same):
+                continue
         loop = _loop_of(flow, node, link, of)  # that reads the most
         if loop is not None and not _is_meant(flow, node, link, loop):
-            yield WrappedAgain(flow.site(node), link.path, link.kind, link.kept)
+            yield WrappedAgain(flow.site(node), link.path, link.kind, link.kept, same[0].site if same else None)
 
 
 def _links(flow: Flow) -> Iterator[tuple[t.Node, Link, t.Expr]]:
@@ -100,8 +106,12 @@ def _is_meant(flow: Flow, node: t.Node, link: Link, loop: Loop) -> bool:
     return is_gone_through(flow, link.attribute) or are_all_listed(flow, node, link.path)
 
 
-def _is_taken_off(flow: Flow, node: t.Node, link: Link) -> bool:
-    """Whether anything in the program puts back what was there, or asks whether it is wrapped already."""
+def _is_taken_off(flow: Flow, node: t.Node, link: Link, same: list[PutBack]) -> bool:
+    """Whether anything in the program puts back what was there, or asks whether it is wrapped already.
+
+    Args:
+        same: what only puts back the wrapper.
+    """
     survey, name = flow.project.survey, link.path.rpartition(".")[2]
     if link.kind in _TAKEN_OFF:
         return survey.mentions(_TAKEN_OFF[link.kind], flow.module)
@@ -109,11 +119,16 @@ def _is_taken_off(flow: Flow, node: t.Node, link: Link) -> bool:
         return True
     if name == link.path:
         return False
-    again = re.compile(rf"\.{name}\s*=(?!=)|\bdel\s[^\n]*\.{name}\b|attr\([^\n]*['\"]{name}['\"]")
-    others = any(stmt is not node and binds(stmt, link.path) for stmt in flow.ref.define.statements)
+    in_vain = [each.function for each in same]
+    again = re.compile(
+        rf"\.{name}\s*=(?!=)|\bdel\s[^\n]*\.{name}\b|(?:attr\(|\b__dict__\b|\bvars\()[^\n]*['\"]{name}['\"]"
+    )
+    if flow.ref.define.name not in in_vain and puts_back(flow.ref, node, link.path):
+        return True
     own = [
         flow.ref.define.name,
         "__init__",
         *(node.name for node in flow.ref.define.nodes if isinstance(node, t.Define)),
     ]
-    return others or survey.mentions(_MARKED, flow.module) or survey.acts(name, again, flow.module, besides=own)
+    besides = [*own, *in_vain]
+    return survey.mentions(_MARKED, flow.module) or survey.acts(name, again, flow.module, besides=besides)

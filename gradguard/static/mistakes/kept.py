@@ -242,12 +242,59 @@ class WrappedAgain:
         path: the place, or the layer.
         kind: ``wrapper``, ``object``, ``parametrization`` or ``mask``.
         kept: the statement of a constructor that keeps the one before.
+        put_back: the statement that is to put back what was there, and puts back the wrapper.
     """
 
     site: Site
     path: str
     kind: str
     kept: Site | None
+    put_back: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """The window of a profiler's schedule is the whole training.
+
+    Args:
+        site: how many steps it records.
+        loop: the training.
+    """
+
+    site: Site
+    loop: Site
+
+
+@dataclass(frozen=True, slots=True)
+class LeftRunning:
+    """In each iteration an object is made that starts a thread, and nothing ends it.
+
+    Args:
+        site: the call that makes it.
+        name: its variable, if it has one.
+        closing: the method that would end the thread, if there is one.
+        start: what starts it, where that is not who makes the object.
+    """
+
+    site: Site
+    name: str | None
+    closing: str | None
+    start: Site | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedNever:
+    """A collection is trimmed by a condition that holds for all that is in it.
+
+    Args:
+        site: the condition.
+        collection: the path.
+        count: what its keys are, and the bound is.
+    """
+
+    site: Site
+    collection: str
+    count: str
 
 
 @dataclass(frozen=True, slots=True)

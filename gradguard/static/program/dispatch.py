@@ -105,12 +105,24 @@ def logged(c: Called) -> Value | None:
     if not is_record or not given.roots:
         return None
     survey = c.flow.project.survey
-    if survey.mentions(_BUFFERING, c.flow.module, "MemoryHandler(") and not survey.mentions(_FLUSHING, c.flow.module):
+    if _holds_back(c):
         _keep_record(c, RECORDS)
     for emit in survey.methods_named("emit", c.flow.module):
         if emit.owner is not None and any(name.startswith("logging.") for name in emit.owner.external_bases):
             apply_facts(c, emit, [(t.Arg(c.node.args[-1].value), _record(c, given))], "logging.handlers[*]")
     return NOTHING
+
+
+def _holds_back(c: Called) -> bool:
+    """Whether a handler keeps records: thousands, until it is full, or all of them where it has none to hand them to.
+
+    What a handler has is emptied where it is handed on: one without a target is never emptied, however small it is.
+    """
+    survey, module = c.flow.project.survey, c.flow.module
+    if not survey.mentions(_BUFFERING, module, _HANDLER):
+        return False
+    is_large = survey.mentions(_LARGE, module, _HANDLER) and not survey.mentions(_FLUSHING, module)
+    return is_large or not survey.mentions(_HANDED_ON, module)
 
 
 def _record(c: Called, given: Value) -> Value:
@@ -133,9 +145,17 @@ def _keep_record(c: Called, path: str) -> None:
     c.state.env[path] = buffer
 
 
-# It keeps records, with what is to be written into them, until it is full: thousands of steps.
-_BUFFERING = re.compile(r"\bMemoryHandler\(\s*(?:capacity\s*=\s*)?(?!\d{1,2}\b)")
+_HANDLER = "MemoryHandler("
+_BUFFERING = re.compile(r"\bMemoryHandler\(")
+# It keeps records, with what is to be written into them, until it is full or an important one comes.
+_LARGE = re.compile(r"\bMemoryHandler\(\s*(?:capacity\s*=\s*)?\d[\d_]{2,}(?![^\n]*\b(?:NOTSET|DEBUG|INFO)\b)")
 _FLUSHING = re.compile(r"\.flush\(\)")
+_ARGUMENT = r"(?:[^(),=*]|\([^()]*\))+"
+_HANDED_ON = re.compile(
+    r"\bsetTarget\(|\.target\s*=(?!=)|\.buffer(?:\.(?:clear|pop)\(|\[[^\]\n]*\]\s*=|\s*=(?!=))|\bdel\b[^\n]*\.buffer\b|"
+    r"\bremoveHandler\(|\bclass\s[^\n]*\bMemoryHandler\b|"
+    rf"\bMemoryHandler\((?:(?:[^()]|\([^()]*\))*(?:\btarget\s*=(?!\s*None\b)|\*)|{_ARGUMENT},{_ARGUMENT},{_ARGUMENT})"
+)
 _OF_RECORDS = tuple("name levelno levelname created msecs pathname filename module lineno funcName thread".split())
 _LOGS = frozenset("debug info warning error exception critical log".split())
 

@@ -14,6 +14,7 @@ from gradguard.static.kept.tee_ends import lagging_attribute, lagging_variable
 from gradguard.static.model import Call, Construction, Loop, Mode
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.functions_called import functions_called
 from gradguard.static.reading.roots import graphs
 from gradguard.static.reading.steady import steady_way
 from gradguard.static.source import Site
@@ -47,6 +48,8 @@ def judge_call(flow: Flow, call: Call) -> None:
         call.lags_in_object = lagging_attribute(flow, call) if call.inner is None else None
         if call.inner is None and call.lags is None:
             call.lags = lagging_variable(flow, call)
+    elif call.name in k.PROFILERS and call.inner is not None and not _is_given_back(flow, call):
+        call.loops = []
     if call.inner is not None:
         return
     if call.name == "itertools.cycle":
@@ -170,6 +173,13 @@ def _trains(flow: Flow) -> bool:
         return True
     owner = flow.ref.owner
     return owner is not None and ".backward(" in owner.chunk.program and flow.facts.name == "__init__"
+
+
+def _is_given_back(flow: Flow, call: Call) -> bool:
+    """Whether the function that is called makes a profiler for its caller: ``with make_profiler() as prof``."""
+    node, made = call.site.node, call.source.site.node
+    called = functions_called(flow, node) if isinstance(node, t.Call) else ()
+    return any(value is made for ref in called for value in ref.given_back())
 
 
 def _loops_from(flow: Flow, call: Call, start: str) -> list[Loop]:

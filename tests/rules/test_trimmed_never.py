@@ -1,0 +1,140 @@
+"""GG428: histories that are trimmed by a condition that holds for all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged
+
+CODE = "GG428"
+
+SAMPLER = """
+class Sampler:
+    def __init__(self, size):
+        self.size, self.position = size, 0
+        self.rng = random.Random(0)
+        self.states = {}
+
+    def mark(self):
+        self.states[self.position] = self.rng.getstate()
+
+    def rewind(self, position):
+        self.rng.setstate(self.states[position])
+        self.position = position
+
+    def commit(self, position):
+        self.states = {p: s for p, s in self.states.items() if p <= position}  # !
+
+    def __iter__(self):
+        while True:
+            self.mark()
+            yield self.rng.randrange(self.size)
+            self.position += 1
+
+def train(net, optimizer, data, steps):
+    sampler = Sampler(len(data))
+    for step, index in zip(range(steps), sampler):
+        loss = net(data[index]).mean()
+        if not torch.isfinite(loss):
+            continue
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        sampler.commit(sampler.position)
+"""
+KEPT = "        self.states = {p: s for p, s in self.states.items() if p <= position}  # !"
+CALL = "sampler.commit(sampler.position)"
+
+
+def edited(*edits: tuple[str, str], base: str = SAMPLER) -> str:
+    for old, new in edits:
+        assert old in base, old
+        base = base.replace(old, new)
+    return base
+
+
+JOURNAL = """
+from collections import deque
+
+class Journal:
+    def __init__(self):
+        self.step = 0
+        self.entries = deque()
+
+    def add(self, batch):
+        self.step += 1
+        self.entries.append((self.step, batch))
+        self.trim()
+
+    def trim(self):
+        self.entries = deque((n, e) for n, e in self.entries if n <= self.step)  # !
+
+def train(net, optimizer, loader):
+    journal = Journal()
+    for x, y in loader:
+        loss = F.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        journal.add(x)
+"""
+FLAGGED = {
+    "given by who calls": SAMPLER,
+    "by the object": edited(("p <= position", "p <= self.position")),
+    "the other way round": edited(("p <= position", "position >= p")),
+    "deleted": edited((KEPT, "        for p in list(self.states):\n            if p > position:  # !\n"
+                             "                del self.states[p]")),
+    "taken out": edited((KEPT, "        for p in list(self.states.keys()):\n            if position < p:  # !\n"
+                               "                self.states.pop(p)")),
+    "a name for the key": edited(
+        ("        self.states[self.position] =",
+         "        at = self.position\n        self.states[at] =")
+    ),
+    "records in a queue": JOURNAL,
+    "records in a list": edited(("deque()", "[]"), ("deque((n, e) for n, e in self.entries if n <= self.step)",
+                                "[(n, e) for n, e in self.entries if n <= self.step]"), base=JOURNAL),
+}  # fmt: skip
+CLEAN = {
+    "what comes after": edited(("p <= position", "p >= position")),
+    "the last few": edited(("p <= position", "p > position - 100")),
+    "all but the newest": edited(("p <= position", "p < position")),
+    "up to a window": edited((CALL, "sampler.commit(sampler.position - 100)")),
+    "a window of its own": edited(("p <= position", "p <= self.size")),
+    "a number of the loop": edited((CALL, "sampler.commit(step)")),
+    "one call of two": edited((CALL, f"{CALL}\n        sampler.commit(step // 2)")),
+    "of another object": edited((CALL, "sampler.commit(other.position)")),
+    "deleted from the front": edited((KEPT, "        for p in list(self.states):\n            if p <= position:\n"
+                                            "                del self.states[p]")),
+    "by two conditions": edited(("if p <= position", "if p <= position if p > 3")),
+    "by both": edited(("p <= position", "position - 9 < p <= position")),
+    "by what it has": edited(("p <= position", "s is not None")),
+    "other keys": edited(("        self.states[self.position] =", "        self.states[self.rng.random()] =")),
+    "other keys as well": edited(
+        ("    def rewind",
+         "    def put(self, p, s):\n        self.states[p] = s\n\n    def rewind")
+    ),
+    "emptied by another method": edited(
+        ("    def rewind",
+         "    def begin(self):\n        self.states = {}\n\n    def rewind")
+    ),
+    "emptied by who trains": edited((CALL, f"{CALL}\n        sampler.states.clear()")),
+    "a count that begins again": edited(
+        ("    def rewind",
+         "    def begin(self):\n        self.position = 0\n\n    def rewind")
+    ),
+    "never counted": edited(("            self.position += 1\n", "")),
+    "outside of the training": edited((f"        {CALL}", f"    {CALL}")),
+    "where nothing trains": edited(("loss.backward()", "loss.item()")),
+    "made anew": edited((CALL, f"sampler = Sampler(3)\n        {CALL}")),
+    "another collection": edited(("in self.states.items() if", "in self.others.items() if")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flagged(name: str) -> None:
+    assert_flagged("import random\n" + FLAGGED[name], CODE)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert_clean("import random\n" + CLEAN[name].replace("  # !", ""), CODE)
