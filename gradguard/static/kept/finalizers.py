@@ -72,7 +72,8 @@ def _is_bound(flow: Flow, watched: str, name: str) -> bool:
 
 def _closes_over(flow: Flow, body: object, watched: str) -> bool:
     """Whether a function within this one sees a variable of it, which goes on to mean the same object."""
-    if watched not in {*flow.locals, *flow.params} or flow.ref.define.name == "<module>":
+    is_own = watched in flow.locals or watched in flow.params
+    if not is_own or flow.ref.define.name == "<module>":
         return False
     if len(flow.ref.assigned.get(watched, [])) > (0 if watched in flow.params else 1):
         return False
@@ -80,8 +81,8 @@ def _closes_over(flow: Flow, body: object, watched: str) -> bool:
     if any(t.path_of(name) == watched for name in bound):
         return False
     nodes = list(t.walk(body))
-    is_own = any(isinstance(n, t.Assign) and watched in map(t.path_of, n.targets) for n in nodes)
-    return not is_own and any(isinstance(node, t.Name) and node.id == watched for node in nodes)
+    is_bound = any(isinstance(n, t.Assign) and watched in map(t.path_of, n.targets) for n in nodes)
+    return not is_bound and any(isinstance(node, t.Name) and node.id == watched for node in nodes)
 
 
 def _targets(stmt: t.Stmt) -> list[t.Expr]:
