@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import loop_over, sign
+from gradguard.signs import TRAINS, loop_over, sign
 from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
@@ -48,7 +48,7 @@ _MAKES = sign(
     across=True,
 )
 
-rule = Rule("GG427", "left-running", Severity.WARNING, ((_OF_THREADS, _MAKES),))
+rule = Rule("GG427", "left-running", Severity.WARNING, tuple((*signs, _OF_THREADS, _MAKES) for signs in TRAINS))
 
 
 @rule.in_source
