@@ -52,10 +52,18 @@ class Source(Remembers):
         self.data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
         self._chunks: dict[Extent, Chunk] = {}
         self._parsed: dict[Extent, list[ast.stmt]] = {}
+        self._shown: dict[re.Pattern[str], bool] = {}
 
     @property
     def text(self) -> str:
         return _decoded(self.data)
+
+    def shows(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern has a match in the text; what is asked with each function of a file is looked for once."""
+        shown = self._shown.get(pattern)
+        if shown is None:
+            shown = self._shown[pattern] = pattern.search(self.text) is not None
+        return shown
 
     @cached_property
     def _starts(self) -> array[int]:

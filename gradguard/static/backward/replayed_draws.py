@@ -51,7 +51,7 @@ def replayed_draws(flow: Flow) -> Iterator[ReplayedDraw]:
 
 def _keeps_state(flow: Flow, drawing: Made) -> bool:
     """Whether the program sees to the random numbers itself."""
-    return any(_KEEPS_STATE.search(module.source.text) is not None for module in (flow.module, drawing.module))
+    return any(module.source.shows(_KEEPS_STATE) for module in (flow.module, drawing.module))
 
 
 # --- what a checkpoint runs ---------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ def _is_alive(flow: Flow, run: Forward, begun: int, now: int) -> bool:
 def _is_left_in_peace(flow: Flow, run: Forward, use: str) -> bool:
     """Whether it may record nothing as it is run, or be run for something else (reads other files)."""
     survey = flow.project.survey
-    if not _comes_again(flow, run) or _SHOWS.search(flow.module.source.text) is not None:
+    if not _comes_again(flow, run) or flow.module.source.shows(_SHOWS):
         return True
     if run.mode is Mode.INHERITED and not _is_run_with_grad(flow):
         return True

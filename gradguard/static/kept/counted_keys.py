@@ -49,7 +49,7 @@ def counted_keys(flow: Flow) -> Iterator[RandomKey]:
 
 
 def _may_count(flow: Flow) -> bool:
-    is_counted = _COUNTED_UP.search(flow.module.source.text) is not None
+    is_counted = flow.module.source.shows(_COUNTED_UP)
     return is_counted or any(map(_speaks_of_count, flow.ref.define.nodes))
 
 

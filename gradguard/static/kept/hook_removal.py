@@ -53,7 +53,7 @@ def _only_object_knows(flow: Flow, hook: HookRegistration) -> bool:
 
 def frees_hooks(flow: Flow) -> bool:
     """Whether something in the file drops all hooks: ``net._forward_hooks.clear()``."""
-    return FREES_HOOKS.search(flow.module.source.text) is not None
+    return flow.module.source.shows(FREES_HOOKS)
 
 
 def is_left_open(flow: Flow, made: t.Call, cls: Class | None) -> bool:

@@ -188,9 +188,7 @@ def _collects(
         is_context = flow.ref.owner is not None and flow.ref.owner.method("__exit__") is not None
         if hook.removed and is_context and not probes:
             return False
-        if REMOVES.search(flow.module.source.text) and may_be_removed_in_time(
-            flow, at_exit=not (probes and is_context)
-        ):
+        if flow.module.source.shows(REMOVES) and may_be_removed_in_time(flow, at_exit=not (probes and is_context)):
             return False
         if frees_hooks(flow) or not (trains or _may_record(flow)):
             return False

@@ -53,7 +53,7 @@ def left_running(flow: Flow) -> Iterator[LeftRunning]:
 
     Reads other files.
     """
-    if _OF_THREADS.search(flow.module.source.text) is None:
+    if not flow.module.source.shows(_OF_THREADS):
         return
     for made, name in _made(flow.ref):
         cls = flow.module.value_of(made.func).ref

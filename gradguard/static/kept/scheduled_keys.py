@@ -31,20 +31,21 @@ def scheduled_keys(flow: Flow) -> Iterator[RandomKey]:
     """Where a function keeps what it makes under a number that a training computes of its step (reads other files)."""
     for kept in (*kept_under(flow), *_registered(flow)):
         made = (found for part in parts_of(flow.ref, kept.key) for found in _made_of_step(flow, part, _DEPTH))
-        found = next(made, None) if not _is_gone_through(flow, kept.collection) else None
-        if found is not None:
+        found = next(made, None)
+        if found is not None and not _is_gone_through(flow, kept.collection):
             where, value = found
             yield RandomKey(flow.site(kept.stmt), kept.collection, flow.site(kept.key), where.site(value))
 
 
 def _is_gone_through(flow: Flow, path: str) -> bool:
     """Whether a program asks how much there is in a dict, or goes through all: a record of the steps is read so."""
-    name = re.escape(path.rpartition(".")[2])
+    word = path.rpartition(".")[2]
+    name = re.escape(word)
     read = (
         rf"\b{name}\.(?:items|values|keys|pop\w*|clear)\(|\bfor\b[^\n]*\bin\s+[\w.(]*\b{name}\b|"
         rf"\([\w.]*\b{name}\)|\bdel\b[^\n]*\b{name}\["
     )
-    return flow.project.survey.mentions(re.compile(read), flow.module)
+    return flow.project.survey.mentions(re.compile(read), flow.module, word)
 
 
 # --- classes that register themselves ----------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def live_anchors(flow: Flow) -> Iterator[LiveState]:
 
 def may_move(module: Module) -> bool:
     """Whether a parameter may get another memory."""
-    return _MOVED.search(module.source.text) is not None
+    return module.source.shows(_MOVED)
 
 
 def kept_live(ref: FunctionRef, stmt: t.Stmt) -> Iterator[tuple[str, t.Expr, str]]:

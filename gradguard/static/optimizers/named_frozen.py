@@ -25,7 +25,7 @@ _NEAR = 100
 
 def may_be_frozen(flow: Flow, name: str) -> bool:
     """Whether a function of this file freezes something, or a helper is given what has this name, that does so."""
-    if _HELPER.search(flow.module.source.text) is not None:
+    if flow.module.source.shows(_HELPER):
         return True
     named = re.compile(rf"\b{re.escape(name)}\b") if name else None
     survey = flow.project.survey

@@ -34,7 +34,6 @@ from gradguard.static.source import Site
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
-    from gradguard.static.project import Module
 
 _MAY_MAKE = re.compile(r"\b(?:filter|map|zip|chain|iter|\w*parameters|modules|buffers)\(|\(\s*\w+ for |param\w*\s*=")
 _DEPTH = 3
@@ -82,7 +81,7 @@ class _Loop:
 def spent_iterators(flow: Flow) -> list[SpentIterator]:
     """The uses in a function of iterators that have nothing left."""
     ref = flow.ref
-    if flow.facts.is_test or not _may_make_one(flow.module):
+    if flow.facts.is_test or not flow.module.source.shows(_MAY_MAKE):
         return []
     start = _before(ref)
     if not start.names and not _binds_one(ref):
@@ -91,14 +90,6 @@ def spent_iterators(flow: Flow) -> list[SpentIterator]:
     walk.run(start)
     found = list(walk.found.values())
     return found if found and flow.module.uses_torch else []  # what asks about other files comes last
-
-
-def _may_make_one(module: Module) -> bool:
-    """Whether anything in a file may make an iterator of parameters; searched for once, not for each function."""
-    memo = memo_of(module)
-    if "may_make_iterators" not in memo:
-        memo["may_make_iterators"] = _MAY_MAKE.search(module.source.text) is not None
-    return memo["may_make_iterators"] is True
 
 
 def _binds_one(ref: FunctionRef) -> bool:

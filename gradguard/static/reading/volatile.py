@@ -50,14 +50,14 @@ def given(flow: Flow, value: t.Expr, state: State) -> None:
 def _means_nothing(flow: Flow) -> bool:
     """Whether the program only runs with a torch that knows no volatile inputs."""
     survey, module = flow.project.survey, flow.module
-    if _BEFORE.search(module.source.text) is not None:
+    if module.source.shows(_BEFORE):
         return False
     return survey.mentions(_SURELY_SINCE, module) and not survey.mentions(_BEFORE, module)
 
 
 def may_be(flow: Flow) -> bool:
     """Whether what a function runs models on is made elsewhere, by what makes it volatile if it is asked to."""
-    if _SINCE_NO_GRAD.search(flow.module.source.text):
+    if flow.module.source.shows(_SINCE_NO_GRAD):
         return False
     return any(_concerns(flow, function, value) for function, value in _given(flow)) or _has_old_batches(flow)
 
@@ -112,6 +112,6 @@ def _asks(argument: t.Arg, flags: frozenset[str]) -> bool:
 
 def _has_old_batches(flow: Flow) -> bool:
     """Whether an iterator of torchtext before 0.3 makes the batches: volatile ones, unless they are to train on."""
-    if not _OLD_NUMBER.search(flow.module.source.text):
+    if not flow.module.source.shows(_OLD_NUMBER):
         return False
     return any(map(_TORCHTEXT_ITERATOR.search, flow.project.survey.texts_used("torchtext", flow.module)))
