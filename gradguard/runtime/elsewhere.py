@@ -105,15 +105,19 @@ def _handed_over(sources: Sources, name: str, function: str | None) -> list[Writ
             if isinstance(node, ast.stmt) and _is_within(source, node, function):
                 if any(names(put.value, name) for put in _puts(node)):
                     found.append((source.filename, node))
-                found += handed_to(sources, node, name)
+                found += handed_to(sources, source, node, name)
     return found
 
 
-def handed_to(sources: Sources, statement: ast.stmt, name: str) -> list[Written]:
-    """What the functions store that a statement hands over together with a holder: ``submit(keep, rows, x)``."""
+def handed_to(sources: Sources, source: Source, statement: ast.stmt, name: str) -> list[Written]:
+    """What the functions store that a statement hands over together with a holder: ``submit(keep, rows, x)``.
+
+    Of several functions of one name those in its own file, ``source``.
+    """
     calls = [n for n in _own_parts(statement) if isinstance(n, ast.Call)]
     given = [call for call in calls if any(_is_name(arg, name) for arg in _given(call))]
-    return [each for call in given for each in _in_parameters(sources, call)]
+    found = [each for call in given for each in _in_parameters(sources, call)]
+    return _within(source.filename, found) or found
 
 
 def _in_parameters(sources: Sources, call: ast.Call) -> list[Written]:

@@ -129,10 +129,11 @@ def _of_this_thread(lines: list[Line], suspect: Suspect, traced: Traced, sources
     for line in lines:
         statement, source = sources.statement(line.filename, line.number, name), sources.get(line.filename)
         is_alone = not traced.beside and not elsewhere.may_run_others(statement)
-        if not is_alone and statement is not None and (there := elsewhere.handed_to(sources, statement, name)):
+        if is_alone or statement is None or source is None:
+            own.append(line)
+        elif there := elsewhere.handed_to(sources, source, statement, name):
             own += [Line(filename, each.lineno) for filename, each in there]  # it waits here until those have stored
-            continue
-        if is_alone or statement is None or source is None or elsewhere.names_it(source, statement, name):
+        elif elsewhere.names_it(source, statement, name):
             own.append(line)
         elif elsewhere.puts(statement):
             putting.append(line)

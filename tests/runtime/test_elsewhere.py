@@ -129,6 +129,21 @@ def main():
 main()
 """,
     ),
+    "a function that a pool calls, where another has its name": (
+        "main.results",
+        """
+class Board:
+    def keep(self, sink, x):
+        sink.append(x)  # here
+def main():
+    board, pool, results = Board(), ThreadPoolExecutor(1), []
+    for model, output, loss in training():
+        a, b = (torch.relu(output @ output.T) for _ in range(2))
+        pool.submit(board.keep, results, torch.randn(32, 64)).result()
+    pool.shutdown()
+main()
+""",
+    ),
     "another name in the thread": (
         "W.rows",
         """
