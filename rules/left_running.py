@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
-from gradguard.findings import Finding, Severity
+from gradguard.findings import Finding, Leak, Severity
 from gradguard.signs import TRAINS, loop_over, sign
 from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
@@ -63,3 +63,8 @@ def leaves_a_thread(function: Function) -> Iterator[Finding]:
             help=f"end it behind the loop: {end}; or make one for the whole training",
             related=(each.start.related("the thread is started here"),) if each.start is not None else (),
         )
+
+
+@rule.in_run
+def matches(leak: Leak) -> bool:
+    return leak.kind == "heap" and leak.holder is not None and leak.holder.type == "threading.Thread"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gradguard.catalogue import load
+
 torch = pytest.importorskip("torch")
 
 HEAD = """
@@ -87,6 +89,7 @@ def test_the_function_is_named_that_they_are_in(name: str, run: object) -> None:
     assert lines[leak.stored_at.line - 1].endswith("# here")
     assert leak.per_step == pytest.approx(1.0, abs=0.2)
     assert "the last one is at" in leak.advice
+    assert [rule.code for rule in load() if rule.run_check is not None and rule.run_check(leak)] == ["GG427"]
 
 
 CLEAN = {
