@@ -174,7 +174,7 @@ def _is_only_gone_through(ref: FunctionRef, name: str | None, made: t.Call) -> b
             known.update(map(id, node.targets))
         elif isinstance(node, t.Repeat):
             known.update(map(id, _gone_through(node)))
-        elif isinstance(node, t.Call) and node.name in ("next", *_AROUND) and isinstance(node.func, t.Name):
+        elif isinstance(node, t.Call) and (node.name == "next" or node.name in _AROUND) and isinstance(node.func, t.Name):
             known.update(id(arg.value) for arg in node.args)
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in _GOING_ON:
             known.add(id(node.func.value))
