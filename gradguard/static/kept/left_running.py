@@ -30,6 +30,7 @@ _GOING_ON = frozenset("next __next__ get start __iter__".split())
 _ENDING = frozenset("set stop close join shutdown cancel clear".split())
 _CLOSING = ("close", "stop", "shutdown", "join", "end")
 _AROUND = frozenset("enumerate zip tqdm iter islice".split())
+_TAKING = _AROUND | {"next"}
 _COMPARING = frozenset(("==", ">=", ">", "<", "<="))
 _LEVELS = 3
 
@@ -174,7 +175,7 @@ def _is_only_gone_through(ref: FunctionRef, name: str | None, made: t.Call) -> b
             known.update(map(id, node.targets))
         elif isinstance(node, t.Repeat):
             known.update(map(id, _gone_through(node)))
-        elif isinstance(node, t.Call) and (node.name == "next" or node.name in _AROUND) and isinstance(node.func, t.Name):
+        elif isinstance(node, t.Call) and node.name in _TAKING and isinstance(node.func, t.Name):
             known.update(id(arg.value) for arg in node.args)
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in _GOING_ON:
             known.add(id(node.func.value))
