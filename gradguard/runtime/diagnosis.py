@@ -160,17 +160,16 @@ class Diagnosis:
             self._trace(step, frame)
             return
         self.in_vain += 1
+        self.found = self._in_no_variable(step)
+        if self.found or not self._wait(step):
+            self._close()
+
+    def _in_no_variable(self, step: int) -> list[Diagnosed]:
+        """What grows where no variable of the program leads."""
         if self._torch.is_profiling():
-            self.found = [profiler_events(Sources(), step, self._rate_at_first)]
-            self._close()
-            return
+            return [profiler_events(Sources(), step, self._rate_at_first)]
         left = left_threads.grown(self._threads, step - self._began)
-        if left is not None:
-            self.found = [left_threads.explained(left, Sources(), step, self._rate_at_first)]
-            self._close()
-            return
-        if not self._wait(step):
-            self._close()
+        return [left_threads.explained(left, Sources(), step, self._rate_at_first)] if left is not None else []
 
     def _drop_light_ones(self) -> None:
         """One graph more in a collection may be the growth: only more of them tell."""

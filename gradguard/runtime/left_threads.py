@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType
 
 from gradguard.findings import Holder, Leak, Place
 from gradguard.runtime import advice, origin
@@ -44,7 +44,11 @@ class LeftThreads:
 
 def counted() -> Counter[CodeType]:
     """How many threads run each function of the user's, told by the outermost one on their stacks."""
-    return Counter(frames[0].f_code for top in other_threads() if (frames := user_frames(top)))
+    return Counter(frame.f_code for frame in _outermost())
+
+
+def _outermost() -> list[FrameType]:
+    return [frames[0] for top in other_threads() if (frames := user_frames(top))]
 
 
 def grown(before: Mapping[CodeType, int], steps: int) -> LeftThreads | None:
@@ -53,11 +57,11 @@ def grown(before: Mapping[CodeType, int], steps: int) -> LeftThreads | None:
     Args:
         before: what ``counted`` told so many steps ago.
     """
-    lines = {frames[0].f_code: frames[0].f_lineno for top in other_threads() if (frames := user_frames(top))}
-    gains = Counter(counted())
-    gains.subtract(before)
+    now = _outermost()
+    lines = {frame.f_code: frame.f_lineno for frame in now}
+    gains = Counter(frame.f_code for frame in now) - Counter(before)
     code, gained = next(iter(gains.most_common(1)), (None, 0))
-    if code is None or code not in lines or gained < max(LEAST, steps // FEW):
+    if code is None or gained < max(LEAST, steps // FEW):
         return None
     return LeftThreads(code, lines[code], gained, steps)
 

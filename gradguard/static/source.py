@@ -60,10 +60,9 @@ class Source(Remembers):
 
     def shows(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern has a match in the text; what is asked with each function of a file is looked for once."""
-        shown = self._shown.get(pattern)
-        if shown is None:
-            shown = self._shown[pattern] = pattern.search(self.text) is not None
-        return shown
+        if pattern not in self._shown:
+            self._shown[pattern] = pattern.search(self.text) is not None
+        return self._shown[pattern]
 
     @cached_property
     def _starts(self) -> array[int]:
@@ -174,10 +173,9 @@ class Chunk(Remembers):
 
     def shows(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern has a match in that; the same few are asked for with each function of a class."""
-        shown = self._shown.get(pattern)
-        if shown is None:
-            shown = self._shown[pattern] = pattern.search(self.program) is not None
-        return shown
+        if pattern not in self._shown:
+            self._shown[pattern] = pattern.search(self.program) is not None
+        return self._shown[pattern]
 
     @cached_property
     def problem(self) -> str | None:
