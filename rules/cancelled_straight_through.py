@@ -138,7 +138,7 @@ def estimates_nothing(function: Function) -> Iterator[Finding]:
 
 
 def _cancels_out(function: Function) -> Iterator[Finding]:
-    found = function.cancelled()
+    found = function.mistakes.cancelled()
     if not found or function.called_without_grad():
         return
     for each in found:
@@ -167,7 +167,7 @@ def _cancelled(each: Cancelled) -> Finding:
 
 def _other_way_round(function: Function) -> Iterator[Finding]:
     """``q + (z - q).detach()``."""
-    found = function.exchanged()
+    found = function.mistakes.exchanged()
     for each in found if found and not function.called_without_grad() else ():
         right = f"{each.encoded} + ({each.chosen} - {each.encoded}).detach()"
         yield rule.finding(
@@ -181,7 +181,7 @@ def _other_way_round(function: Function) -> Iterator[Finding]:
 
 def _before_the_loss(function: Function) -> Iterator[Finding]:
     """``q = z + (q - z).detach()``, and then ``F.mse_loss(q, z.detach())``."""
-    for each in function.estimated_early():
+    for each in function.mistakes.estimated_early():
         yield rule.finding(
             each.site,
             f"from here on `{each.chosen}` has the graph of `{each.encoded}` alone: its loss trains no code",

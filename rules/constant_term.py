@@ -83,7 +83,7 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
         for each in backward.numbers:
             what = "what it is weighed with" if each.is_weighed else "what it is added to"
             yield _told(each, backward.source.site.related(f"{what} is backpropagated here"))
-    for term in function.cut_terms():
+    for term in function.mistakes.cut_terms():
         yield rule.finding(
             term.site,
             f"`{term.judge}` is given this without its graph: no gradient leads to `{term.module}`, and nothing is "

@@ -52,7 +52,7 @@ rule = Rule("GG260", "frozen-input", Severity.ERROR, ((_CHECKPOINTS, _IMPORTS), 
 
 @rule.in_source
 def cuts_the_graph(function: Function) -> Iterator[Finding]:
-    for each in function.frozen_inputs():
+    for each in function.mistakes.frozen_inputs():
         names = ", ".join(f"`self.{name}`" for name in each.layers)
         yield rule.finding(
             each.site,

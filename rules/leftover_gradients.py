@@ -113,7 +113,7 @@ def steps_with_them(function: Function) -> Iterator[Finding]:
 
 def _of_evaluations(function: Function) -> Iterator[Finding]:
     """``loss.backward()``, and then ``if optimizer is not None:`` with the step and the reset."""
-    for each in function.unguarded():
+    for each in function.mistakes.unguarded():
         yield rule.finding(
             each.site,
             f"this backward also runs where `{each.optimizer}` is None: what it leaves then, nothing resets before the "
@@ -125,7 +125,7 @@ def _of_evaluations(function: Function) -> Iterator[Finding]:
 
 def _of_passed_over(function: Function) -> Iterator[Finding]:
     """``if not torch.isfinite(norm): continue``, where the reset comes at the end; ``if isfinite(norm):`` around it."""
-    for each in function.passed_over():
+    for each in function.mistakes.passed_over():
         yield rule.finding(
             each.site,
             "the gradients of a batch that is passed over here are not reset: the next backward adds to them",

@@ -51,7 +51,7 @@ rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _DIFFERENC
 
 @rule.in_source
 def trains_the_value(function: Function) -> Iterator[Finding]:
-    for live in function.live_advantages():
+    for live in function.mistakes.live_advantages():
         yield rule.finding(
             live.site,
             f"the loss of the policy trains the value: `{one_line(live.site.code)}` has the graph of "

@@ -56,7 +56,7 @@ rule = Rule("GG237", "never-recorded", Severity.ERROR, ((_DECORATED, _MODULE, _C
 
 @rule.in_source
 def is_run_without_gradients(function: Function) -> Iterator[Finding]:
-    for each in function.never_recorded():
+    for each in function.mistakes.never_recorded():
         yield rule.finding(
             each.site,
             f"`{each.method}` runs `{each.part}` without gradients, and nothing else does: the loss does not train it",

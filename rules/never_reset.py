@@ -52,7 +52,7 @@ rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_
 
 @rule.in_source
 def keeps_all_epochs(function: Function) -> Iterator[Finding]:
-    for each in function.never_reset():
+    for each in function.mistakes.never_reset():
         yield rule.finding(
             each.site,
             f"`{each.collection}` keeps the tensors of all epochs, as nothing calls `{each.reset}`",

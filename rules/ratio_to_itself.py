@@ -53,7 +53,7 @@ rule = Rule("GG258", "ratio-to-itself", Severity.ERROR, ((_OLD, _DIVIDES, _TORCH
 
 @rule.in_source
 def has_no_gradient(function: Function) -> Iterator[Finding]:
-    for each in function.cancelled_ratios():
+    for each in function.mistakes.cancelled_ratios():
         edit = detached(each.site)
         yield rule.finding(
             each.site,

@@ -88,7 +88,7 @@ rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_I
 
 @rule.in_source
 def trains_the_old_one(function: Function) -> Iterator[Finding]:
-    for each in function.replacements():
+    for each in function.mistakes.replacements():
         notes = [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
         if each.replaced != each.site:
             doing = "unfrozen" if each.is_unfrozen else "made anew"

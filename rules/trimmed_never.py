@@ -42,7 +42,7 @@ rule = Rule("GG428", "trimmed-never", Severity.WARNING, ((_GOES_OVER, _COMPARES,
 
 @rule.in_source
 def drops_nothing(function: Function) -> Iterator[Finding]:
-    for each in function.trimmed_never():
+    for each in function.mistakes.trimmed_never():
         yield rule.finding(
             each.site,
             f"`{each.collection}` is trimmed here, and keeps all: `{one_line(each.site.code)}` tells nothing apart, as "

@@ -12,122 +12,15 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.backward.backwards import judge_backward, judge_grad_call
-from gradguard.static.backward.changed_between import changed_between
-from gradguard.static.backward.changed_in_place import changed_in_place
-from gradguard.static.backward.counted_twice import counted_twice
-from gradguard.static.backward.discarded import discarded, dropped_gradients
-from gradguard.static.backward.evaluated_again import evaluated_again
-from gradguard.static.backward.frozen_inputs import frozen_inputs
-from gradguard.static.backward.idle_gradients import idle_gradients
-from gradguard.static.backward.missing_gradients import missing_gradients, without_gradient
-from gradguard.static.backward.partly_reset import partly_reset
-from gradguard.static.backward.passed_over import passed_over
-from gradguard.static.backward.perturbed_between import perturbed_between
-from gradguard.static.backward.replayed_draws import replayed_draws
 from gradguard.static.backward.reset_by_callers import is_reset_by_callers
-from gradguard.static.backward.stepped_between import stepped_between
-from gradguard.static.backward.tied_leaves import tied_leaves
-from gradguard.static.backward.uncalled import uncalled
-from gradguard.static.backward.unguarded import unguarded
-from gradguard.static.backward.unscaled import unscaled
-from gradguard.static.backward.unused_graphs import unused_graphs
-from gradguard.static.backward.wasted_backwards import wasted_backwards
-from gradguard.static.backward.written_behind import written_behind
-from gradguard.static.evaluation.awaited_words import awaited_words
-from gradguard.static.evaluation.evaluated_once import evaluated_once
-from gradguard.static.evaluation.frozen_in_training import frozen_in_training
-from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
-from gradguard.static.evaluation.not_entered import not_entered
-from gradguard.static.evaluation.put_off import put_off
-from gradguard.static.evaluation.thrown_away import thrown_away
 from gradguard.static.kept.asked_by_callers import is_asked_for_without_grad
-from gradguard.static.kept.class_lists import class_lists
-from gradguard.static.kept.counted_keys import counted_keys
-from gradguard.static.kept.cut_when_read import cut_when_read
-from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.emptied_at_end import is_emptied_at_end
 from gradguard.static.kept.emptied_names import emptied_name
-from gradguard.static.kept.exit_stacks import left_on_stacks
-from gradguard.static.kept.finalizers import kept_by_finalizers
-from gradguard.static.kept.forgotten_handles import forgotten_handles
 from gradguard.static.kept.hooks import judge_hook
-from gradguard.static.kept.kept_contexts import kept_contexts
-from gradguard.static.kept.keys_given import keys_given
-from gradguard.static.kept.keys_kept import is_given_kept
-from gradguard.static.kept.left_by_errors import left_by_errors
-from gradguard.static.kept.left_running import left_running
-from gradguard.static.kept.made_by_properties import made_by_properties
 from gradguard.static.kept.memory import COLLECTING, cleared, is_cut, judge_memory
-from gradguard.static.kept.never_reset import never_reset
-from gradguard.static.kept.over_limit import over_limit
-from gradguard.static.kept.packed import put_away
-from gradguard.static.kept.random_keys import random_keys
 from gradguard.static.kept.read_again import is_read_again, is_read_at_its_end
-from gradguard.static.kept.recorded_runs import recorded_runs
-from gradguard.static.kept.renewed_keys import renewed_keys
-from gradguard.static.kept.replaced_states import replaced_states
-from gradguard.static.kept.scheduled_keys import scheduled_keys
-from gradguard.static.kept.tensor_keys import tensor_keys
-from gradguard.static.kept.trimmed_never import trimmed_never
-from gradguard.static.kept.varied_keys import varied_keys
-from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wholes import note_wholes
-from gradguard.static.kept.wrapped_again import wrapped_again
-from gradguard.static.losses.cancelled_ratios import cancelled_ratios
-from gradguard.static.losses.cut_each_step import cut_each_step
-from gradguard.static.losses.cut_terms import cut_terms
-from gradguard.static.losses.detached_starts import detached_starts
-from gradguard.static.losses.drawn import drawn
-from gradguard.static.losses.estimated_early import estimated_early
-from gradguard.static.losses.exchanged_estimators import exchanged
-from gradguard.static.losses.live_advantages import live_advantages
-from gradguard.static.losses.live_multipliers import live_multipliers
-from gradguard.static.losses.moving_targets import moving_targets
-from gradguard.static.losses.never_recorded import never_recorded
-from gradguard.static.losses.normalised_twice import normalised_twice
-from gradguard.static.losses.only_detached import only_detached
-from gradguard.static.losses.overwritten_terms import overwritten_terms
-from gradguard.static.losses.renewed_anchors import renewed_anchors
-from gradguard.static.losses.straight_through import cancelled
-from gradguard.static.losses.taken_as_numbers import taken_as_numbers
-from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.model import Backward, Event, Form, GradCall, Loop, Mode, Scope, Site, Store
-from gradguard.static.optimizers.averaged_gradients import averaged_gradients
-from gradguard.static.optimizers.broken_ties import broken_ties
-from gradguard.static.optimizers.computed_parameters import computed_of_parameters, never_registered
-from gradguard.static.optimizers.idle_optimizers import idle_optimizers
-from gradguard.static.optimizers.idle_schedulers import idle_schedulers
-from gradguard.static.optimizers.leaf_attributes import leaves_made, never_trained
-from gradguard.static.optimizers.left_out import left_out
-from gradguard.static.optimizers.live_states import live_states
-from gradguard.static.optimizers.made_when_run import made_when_run
-from gradguard.static.optimizers.micro_steps import micro_steps
-from gradguard.static.optimizers.moved_frozen import moved_frozen
-from gradguard.static.optimizers.never_unfrozen import never_unfrozen
-from gradguard.static.optimizers.plateau_directions import plateau_directions
-from gradguard.static.optimizers.rebound_updates import rebound_updates
-from gradguard.static.optimizers.renewed_scalers import renewed_scalers
-from gradguard.static.optimizers.replaced import replacements
-from gradguard.static.optimizers.replaced_by_heirs import replaced_by_heirs
-from gradguard.static.optimizers.replaced_by_methods import replaced_by_methods
-from gradguard.static.optimizers.schedule_lengths import schedule_lengths
-from gradguard.static.optimizers.schedulers_first import schedulers_first
-from gradguard.static.optimizers.set_on_modules import set_on_modules
-from gradguard.static.optimizers.set_on_optimizers import set_on_optimizers
-from gradguard.static.optimizers.spent_iterators import spent_iterators
-from gradguard.static.optimizers.stale_by_methods import stale_by_methods
-from gradguard.static.optimizers.stale_from_outside import stale_from_outside
-from gradguard.static.optimizers.stale_schedulers import stale_schedulers
-from gradguard.static.optimizers.stepped_twice import stepped_twice
-from gradguard.static.optimizers.tied_by_data import tied_by_data
-from gradguard.static.optimizers.trained_averages import trained_averages
-from gradguard.static.optimizers.trained_teachers import trained_teachers
-from gradguard.static.optimizers.unapplied_rates import unapplied_rates
-from gradguard.static.optimizers.unfrozen_later import unfrozen_later
-from gradguard.static.optimizers.unreached import unreached
-from gradguard.static.optimizers.unregistered import kept_in_collections, unregistered
-from gradguard.static.optimizers.without_optimizer import made_with_parameters, without_optimizer
-from gradguard.static.optimizers.zero_factors import zero_factors
 from gradguard.static.program.handed_functions import is_run_by_others
 from gradguard.static.program.objects import is_given
 from gradguard.static.program.paths import is_within
@@ -140,7 +33,6 @@ from gradguard.static.reading.adds_nothing import (
     is_over_few,
     was_there,
 )
-from gradguard.static.reading.autograd_functions import kept_outputs
 from gradguard.static.reading.forwards import judge_forwards
 from gradguard.static.reading.goes_on import goes_on, through_iterations
 from gradguard.static.reading.module_inputs import may_get_graphs
@@ -179,132 +71,6 @@ def judge(flow: Flow) -> None:
             loop.is_once_by_default = counts.is_once_by_default(flow, loop.site.node.iterable)
     for loop in flow.facts.loops:
         judge_forwards(flow, loop)
-    flow.facts.replacements = lambda: [
-        *replacements(flow),
-        *replaced_by_methods(flow),
-        *replaced_by_heirs(flow),
-        *unfrozen_later(flow),
-        *made_when_run(flow),
-    ]
-    flow.facts.stale_schedulers = lambda: [
-        *stale_schedulers(flow),
-        *stale_by_methods(flow),
-        *stale_from_outside(flow),
-    ]
-    flow.facts.stepped_twice = lambda: list(stepped_twice(flow))
-    flow.facts.set_on_optimizers = lambda: list(set_on_optimizers(flow))
-    flow.facts.schedulers_first = lambda: list(schedulers_first(flow))
-    flow.facts.frozen_inputs = lambda: list(frozen_inputs(flow))
-    flow.facts.unapplied_rates = lambda: list(unapplied_rates(flow))
-    flow.facts.idle_optimizers = lambda: list(idle_optimizers(flow))
-    flow.facts.idle_schedulers = lambda: list(idle_schedulers(flow))
-    flow.facts.plateau_directions = lambda: list(plateau_directions(flow))
-    flow.facts.renewed_scalers = lambda: list(renewed_scalers(flow))
-    flow.facts.schedule_lengths = lambda: [*schedule_lengths(flow), *micro_steps(flow)]
-    flow.facts.broken_ties = lambda: broken_ties(flow)
-    flow.facts.frozen_in_training = lambda: list(frozen_in_training(flow))
-    flow.facts.trained_teachers = lambda: list(trained_teachers(flow))
-    if flow.facts.forwards:
-        flow.facts.never_in_evaluation = lambda: list(never_in_evaluation(flow))
-    flow.facts.put_off = lambda: list(put_off(flow))
-    flow.facts.awaited_words = lambda: list(awaited_words(flow))
-    flow.facts.thrown_away = lambda: list(thrown_away(flow))
-    flow.facts.not_entered = lambda: list(not_entered(flow))
-    flow.facts.evaluated_once = lambda: evaluated_once(flow)
-    flow.facts.never_recorded = lambda: list(never_recorded(flow))
-    flow.facts.normalised_twice = lambda: list(normalised_twice(flow))
-    flow.facts.zero_factors = lambda: list(zero_factors(flow))
-    flow.facts.moving_targets = lambda: list(moving_targets(flow))
-    flow.facts.trained_averages = lambda: list(trained_averages(flow))
-    if flow.ref.define.is_generator and flow.ref.define.decorators:
-        flow.facts.left_by_errors = lambda: list(left_by_errors(flow))
-    flow.facts.kept_contexts = lambda: list(kept_contexts(flow))
-    flow.facts.kept_keys = lambda: list(kept_keys(flow))
-    flow.facts.live_advantages = lambda: list(live_advantages(flow))
-    flow.facts.live_states = lambda: list(live_states(flow))
-    flow.facts.uncalled = lambda: list(uncalled(flow))
-    flow.facts.discarded = lambda: list(discarded(flow))
-    flow.facts.dropped_gradients = lambda: list(dropped_gradients(flow))
-    flow.facts.rebound_updates = lambda: list(rebound_updates(flow))
-    flow.facts.set_on_modules = lambda: list(set_on_modules(flow))
-    flow.facts.spent_iterators = lambda: spent_iterators(flow)
-    if len(flow.facts.backwards) > 1:
-        flow.facts.counted_twice = lambda: list(counted_twice(flow))
-    flow.facts.cut_each_step = lambda: list(cut_each_step(flow))
-    flow.facts.uneven_cuts = lambda: list(uneven_cuts(flow))
-    flow.facts.drawn = lambda: list(drawn(flow))
-    flow.facts.estimated_early = lambda: list(estimated_early(flow))
-    flow.facts.cancelled_ratios = lambda: list(cancelled_ratios(flow))
-    flow.facts.cancelled = lambda: list(cancelled(flow))
-    flow.facts.exchanged = lambda: list(exchanged(flow))
-    flow.facts.recorded_runs = lambda: list(recorded_runs(flow))
-    flow.facts.wrapped_again = lambda: list(wrapped_again(flow))
-    if flow.written:
-        flow.facts.written_behind = lambda: list(written_behind(flow))
-    flow.facts.tied_leaves = lambda: list(tied_leaves(flow))
-    flow.facts.perturbed_between = lambda: list(perturbed_between(flow))
-    flow.facts.changed_in_place = lambda: list(changed_in_place(flow))
-    flow.facts.tied_by_data = lambda: list(tied_by_data(flow))
-    flow.facts.overwritten_terms = lambda: list(overwritten_terms(flow))
-    flow.facts.only_detached = lambda: [*only_detached(flow), *taken_as_numbers(flow)]
-    flow.facts.trimmed_never = lambda: list(trimmed_never(flow))
-    flow.facts.left_running = lambda: list(left_running(flow))
-    flow.facts.left_on_stacks = lambda: list(left_on_stacks(flow))
-    flow.facts.put_away = lambda: list(put_away(flow))
-    flow.facts.default_lists = lambda: list(default_lists(flow))
-    flow.facts.class_lists = lambda: list(class_lists(flow))
-    flow.facts.tensor_keys = lambda: [*tensor_keys(flow), *keys_given(flow)]
-    flow.facts.never_reset = lambda: list(never_reset(flow))
-    flow.facts.replayed_draws = lambda: list(replayed_draws(flow))
-    flow.facts.left_out = lambda: list(left_out(flow))
-    flow.facts.counted_keys = lambda: list(counted_keys(flow))
-    flow.facts.forgotten_handles = lambda: list(forgotten_handles(flow))
-    flow.facts.made_by_properties = lambda: list(made_by_properties(flow))
-    flow.facts.kept_by_finalizers = lambda: list(kept_by_finalizers(flow))
-    flow.facts.renewed_keys = lambda: list(renewed_keys(flow))
-    flow.facts.random_keys = lambda: list(random_keys(flow))
-    flow.facts.scheduled_keys = lambda: list(scheduled_keys(flow))
-    flow.facts.averaged_gradients = lambda: list(averaged_gradients(flow))
-    flow.facts.cut_when_read = lambda: list(cut_when_read(flow))
-    flow.facts.over_limit = lambda: list(over_limit(flow))
-    flow.facts.replaced_states = lambda: list(replaced_states(flow))
-    if flow.facts.cached is not None:
-        flow.facts.is_given_kept = lambda: is_given_kept(flow)
-        flow.facts.varied_keys = lambda: list(varied_keys(flow))
-    if without := without_gradient(flow):
-        flow.facts.missing_gradients = lambda: missing_gradients(flow, without)
-    if flow.facts.forwards:
-        flow.facts.unused_graphs = lambda: list(unused_graphs(flow))
-    if kept := kept_in_collections(flow):
-        flow.facts.unregistered = lambda: unregistered(flow, kept)
-    if leaves := leaves_made(flow):
-        flow.facts.unregistered_leaves = lambda: never_trained(flow, leaves)
-    if computed := computed_of_parameters(flow):
-        flow.facts.unregistered_results = lambda: never_registered(flow, computed)
-    if flow.facts.backwards and flow.facts.steps:
-        flow.facts.idle_gradients = lambda: list(idle_gradients(flow))
-    if flow.facts.backwards:
-        flow.facts.live_multipliers = lambda: list(live_multipliers(flow))
-        flow.facts.changed_between = lambda: list(changed_between(flow))
-        flow.facts.stepped_between = lambda: list(stepped_between(flow))
-    if flow.facts.backwards and flow.facts.grad_calls and flow.facts.steps:
-        flow.facts.detached_starts = lambda: list(detached_starts(flow))
-    if flow.facts.zero_grads:
-        flow.facts.moved_frozen = lambda: list(moved_frozen(flow))
-        flow.facts.partly_reset = lambda: list(partly_reset(flow))
-    if flow.facts.steps:
-        flow.facts.evaluated_again = lambda: list(evaluated_again(flow))
-        flow.facts.never_unfrozen = lambda: never_unfrozen(flow)
-        flow.facts.unguarded = lambda: list(unguarded(flow))
-        flow.facts.unscaled = lambda: list(unscaled(flow))
-        flow.facts.passed_over = lambda: list(passed_over(flow))
-        flow.facts.renewed_anchors = lambda: list(renewed_anchors(flow))
-        flow.facts.wasted_backwards = lambda: list(wasted_backwards(flow))
-        flow.facts.unreached = lambda: list(unreached(flow))
-        flow.facts.cut_terms = lambda: list(cut_terms(flow))
-    if candidates := made_with_parameters(flow):
-        flow.facts.without_optimizer = lambda: without_optimizer(flow, candidates)
-    flow.facts.kept_outputs = lambda: kept_outputs(flow)
     if len({step.target for step in flow.facts.steps}) > 1:
         for step in flow.facts.steps:  # whose parameters the module's reset concerns cannot be told
             step.lost = None if step.lost is not None and step.lost.of_module else step.lost
