@@ -29,6 +29,12 @@ SAMPLED = 4
 MOST_NODES = 500
 """Of one graph."""
 
+COUNTED = 50_000
+"""Entries of which each is looked at: of more, all count."""
+
+PLAIN = frozenset({type(None), bool, int, float, str})
+"""What an entry is until something is kept in it: a table that has a number for each sample is not full."""
+
 
 class Entries:
     """The number of entries of a dict, now and then, and how large the graphs of the first ones are.
@@ -46,14 +52,14 @@ class Entries:
         self._name = name
         self._step = self._last_step = step
         held = _dict_of(owner, name) or {}
-        self._first = self._last = len(held)
+        self._first = self._last = _filled(held)
         self._first_nodes = self._nodes = _nodes(held)
 
     def look(self, step: int) -> None:
         """Count again, if it is still there."""
         held = _dict_of(self._owner(), self._name)
         if held is not None:
-            self._last, self._last_step, self._nodes = dict.__len__(held), step, _nodes(held)
+            self._last, self._last_step, self._nodes = _filled(held), step, _nodes(held)
 
     @property
     def has_settled(self) -> bool:
@@ -94,6 +100,14 @@ def of(chain: Sequence[Spot], root: Root | None, step: int) -> Entries | None:
 def _dict_of(owner: Any, name: str) -> dict[Any, Any] | None:
     value = getattr(owner, "__dict__", {}).get(name) if owner is not None else None
     return value if isinstance(value, dict) else None
+
+
+def _filled(held: dict[Any, Any]) -> int:
+    """How many entries hold something, if any does; else, or where they are too many to look at, how many there are."""
+    known = dict.__len__(held)
+    if known > COUNTED:
+        return known
+    return sum(type(value) not in PLAIN for value in dict.values(held)) or known
 
 
 def _nodes(held: dict[Any, Any]) -> int:

@@ -109,14 +109,32 @@ def _is_first(test: ast.expr, counters: set[str]) -> bool:
 
 
 def _is_in_a_loop(source: Source, statement: ast.stmt, name: str) -> bool:
-    """Whether a loop runs the statement again, not only for another object: ``for each in all: each.rows = []``."""
+    """Whether a loop runs the statement again, not only for another object: ``for each in all: each.rows = []``.
+
+    Nor only for another key: ``for part in parts: self.rows[part] = []``.
+    """
     owners = {first_name(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and n.attr == name}
     for around in source.around(statement):
         if isinstance(around, FunctionNode):
             return False
-        if isinstance(around, LoopNode) and not _is_about_each(around, owners):
+        is_other = _is_about_each(around, owners) or _begins_each(source, around, statement, name)
+        if isinstance(around, LoopNode) and not is_other:
             return True
     return False
+
+
+def _begins_each(source: Source, loop: ast.AST, statement: ast.stmt, name: str) -> bool:
+    """Whether each iteration of a loop begins what is under another key, which the loop binds.
+
+    Not where that is asked for first: ``if step in self.rows: self.rows[step] = []``.
+    """
+    inside = takewhile(lambda each: each is not loop, source.around(statement))
+    if any(isinstance(around, ast.If) and reads(around.test, name) for around in inside):
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    keys = [each.slice for each in targets if isinstance(each, ast.Subscript) and names(each.value, name)]
+    bound = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} if isinstance(loop, ast.For) else set()
+    return any(isinstance(n, ast.Name) and n.id in bound for key in keys for n in ast.walk(key))
 
 
 def _is_about_each(loop: ast.AST, owners: set[str]) -> bool:

@@ -58,6 +58,20 @@ def test_the_owner_is_not_kept_and_what_is_gone_is_not_counted() -> None:
     assert not found.has_settled
 
 
+@pytest.mark.parametrize(("made", "settled"), [(100, True), (4_000, False)])
+def test_a_table_of_numbers_fills_with_what_is_kept(made: int, settled: bool) -> None:
+    owner = Owner()
+    owner.latest = dict.fromkeys(range(made), 0.0)
+    found = None
+    for step in range(1, 241):
+        owner.latest.update((key % made, torch.zeros(1)) for key in range(16 * step, 16 * step + 16))
+        if step == 20:
+            found = Entries(owner, "latest", step)
+    assert found is not None
+    found.look(240)
+    assert found.has_settled is settled
+
+
 def fresh(before: Any, step: int) -> Any:
     return torch.zeros((), requires_grad=True) * 2
 

@@ -54,6 +54,26 @@ def test_what_empties_a_collection(statement: str, tmp_path: Path) -> None:
     assert emptied(tmp_path, home=IN_A_LOOP.format(statement)) == 3
 
 
+BEGUN_ONCE = [
+    "for part in self.parts: self.pending[part] = []",
+    "for name, part in self.parts.items(): self.pending[name, 0] = []",
+    "for index, part in enumerate(self.parts):\n            if part: self.pending[f'{index}'] = []",
+]
+
+
+@pytest.mark.parametrize("loop", BEGUN_ONCE)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_loop_that_begins_each_key_empties_none_unless_it_runs_again(loop: str, again: bool, tmp_path: Path) -> None:
+    text = f"class Traces:\n    def attach(self):\n        {loop}\n"
+    call = "for epoch in range(9):\n    Traces().attach()\n" if again else "Traces().attach()\n"
+    assert (emptied(tmp_path, home=text, run=f"from home import Traces\n{call}") is not None) is again
+
+
+def test_a_loop_over_something_else_empties_one_key_again(tmp_path: Path) -> None:
+    text = "def run(self):\n    for step in range(9):\n        self.pending['train'] = []\n"
+    assert emptied(tmp_path, home=text) == 3
+
+
 BEGINNING = [
     "if step not in self.pending: self.pending[step] = []",
     "if step in self.pending.keys(): pass\n        else: self.pending[step] = []",
