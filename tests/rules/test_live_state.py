@@ -786,6 +786,47 @@ def test_a_shallow_copy_in_a_function_and_a_helper_that_averages() -> None:
     assert_clean(snippet.replace("follow(teacher, net)", "follow(net, teacher)").replace("  # !", ""), CODE)
 
 
+IN_PAIRS = """
+        import copy
+
+        class Agent:
+            def __init__(self):
+                self.actor, self.critic = nn.Linear(4, 2), nn.Linear(6, 1)
+                self.slow_actor = copy.copy(self.actor)  # !
+                self.slow_critic = copy.copy(self.critic)  # !
+
+            def follow(self, slow, fast, tau=0.01):
+                for q, p in zip(slow.parameters(), fast.parameters()):
+                    q.data.mul_(1 - tau).add_(p.data, alpha=tau)
+
+            @torch.no_grad()
+            def synchronize(self, tau):
+                {}
+"""
+FOLLOWING = [
+    """pairs = [(self.slow_actor, self.actor), (self.slow_critic, self.critic)]
+                for slow, fast in pairs:
+                    for q, p in zip(slow.parameters(), fast.parameters()):
+                        q.lerp_(p, tau)""",
+    """for slow, fast in ((self.slow_actor, self.actor), (self.slow_critic, self.critic)):
+                    for q, p in zip(slow.parameters(), fast.parameters()):
+                        q.copy_(tau * p + (1 - tau) * q)""",
+    "self.follow(self.slow_actor, self.actor); self.follow(self.slow_critic, self.critic, tau)",
+]
+
+
+@pytest.mark.parametrize("following", FOLLOWING)
+def test_shallow_copies_that_follow_in_pairs(following: str) -> None:
+    code = IN_PAIRS.format(following)
+    assert_flagged(code, CODE)
+    assert_clean(code.replace("copy.copy(", "copy.deepcopy(").replace("  # !", ""), CODE)
+    others = code.replace("(self.slow_actor, self.actor)", "(self.actor, self.slow_actor)").replace("  # !", "", 1)
+    others = others.replace("self.follow(self.slow_actor, self.actor)", "self.follow(self.actor, self.slow_actor)")
+    assert_flagged(others, CODE)
+    none = code.replace("in pairs:", "in self.pairs:").replace("in ((self", "in zip((self")
+    assert_clean(none.replace("self.follow(", "self.watch(").replace("  # !", ""), CODE)
+
+
 def test_the_best_model_as_a_shallow_copy() -> None:
     better = ("if score > best:", "    best, best_model = score, copy.copy(model)  # !")
     kept = fit(*better, before="best_model = None", after="torch.save(best_model, 'net')")
@@ -857,6 +898,40 @@ def elastic(*keep: str, use: tuple[str, ...] = IN_TURN) -> str:
 )  # fmt: skip
 def test_weights_that_are_compared_with_themselves(snippet: str) -> None:
     assert_flagged(snippet, CODE)
+
+
+NEAR = """
+        def far(model, start, mu=0.5):
+            return mu * sum((p - old).pow(2).sum() for p, old in zip(model.parameters(), start))
+
+        class Client:
+            def __init__(self, net):
+                self.net = net
+
+            def near(self, start, model):
+                return sum(F.mse_loss(old, p) for old, p in zip(start, model.parameters()))
+
+            def fit(self, net, loader, optimizer):
+                start = [p.detach() for p in net.parameters()]  # !
+                for x, y in loader:
+                    loss = F.cross_entropy(net(x), y) + {}
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("near", ["far(net, start)", "far(start=start, model=net)", "self.near(start, net)"])
+def test_a_helper_compares_weights_with_themselves(near: str) -> None:
+    code = NEAR.format(near)
+    assert_flagged(code, CODE)
+    assert_clean(code.replace("p.detach() for", "p.detach().clone() for").replace("  # !", ""), CODE)
+    for other in (
+        near.replace("net", "self.net"),
+        near.replace("start)", "list(start))").replace("start,", "1 * start,"),
+    ):
+        if other != near:
+            assert_clean(NEAR.format(other).replace("  # !", ""), CODE)
 
 
 LIVE = ("for n, p in self.named():", "    self.anchor[n] = p.detach()")

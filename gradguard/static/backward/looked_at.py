@@ -53,16 +53,8 @@ def _has_no_word(ref: FunctionRef, depth: int = 3) -> bool:
     words = [node.id if isinstance(node, t.Name) else node.name for node in nodes]
     if any(_TELLS.search(word) and not _NO_WORD.search(word) for word in words):
         return False
-    called = [found for call in ref.calls if (found := _of_program(ref, call)) is not None]
+    called = [found for call in ref.calls if (found := ref.callee(call)) is not None]
     return not called or (depth > 0 and all(_has_no_word(each, depth - 1) for each in called))
-
-
-def _of_program(ref: FunctionRef, call: t.Call) -> FunctionRef | None:
-    """The function of the program that a call of a function names, or the method of the same object."""
-    func, named = call.func, ref.module.value_of(call.func).ref
-    owner = ref.owner if isinstance(func, t.Attribute) and t.path_of(func.value) == "self" else None
-    method = owner.method(call.name) if owner is not None else None
-    return named if isinstance(named, FunctionRef) else method
 
 
 def _between(flow: Flow, backward: Event, reset: Event) -> Iterator[t.Node]:

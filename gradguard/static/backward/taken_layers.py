@@ -31,7 +31,7 @@ def idle_layers(flow: Flow, run: Forward) -> IdleGradients | None:
     call = bound[0].value if len(bound) == 1 else None
     if not isinstance(call, t.Call) or not flow.facts.backwards or not _is_for_losses(flow, run, bound[0]):
         return None
-    helper = _called(flow.ref, call)
+    helper = flow.ref.callee(call)
     if helper is None or not _puts_layers(helper) or not _trains_leaves(flow, helper):
         return None
     backward = flow.facts.backwards[0].source.site
@@ -55,12 +55,6 @@ def _is_for_losses(flow: Flow, run: Forward, bound: t.Assign) -> bool:
 
 def _reads_loss(node: t.Node, name: str | None) -> bool:
     return isinstance(node, t.Attribute) and node.name == "loss" and name is not None and t.path_of(node.value) == name
-
-
-def _called(ref: FunctionRef, call: t.Call) -> FunctionRef | None:
-    is_own = ref.owner is not None and t.path_of(call.func) == f"self.{call.name}"
-    found = ref.owner.method(call.name) if ref.owner is not None and is_own else ref.module.value_of(call.func).ref
-    return found if isinstance(found, FunctionRef) else None
 
 
 def _puts_layers(ref: FunctionRef) -> bool:

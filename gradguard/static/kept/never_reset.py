@@ -13,7 +13,6 @@ from gradguard.static.backward.backward_below import runs_backward
 from gradguard.static.kept.never_emptied import takes_out
 from gradguard.static.mistakes.kept import NeverReset
 from gradguard.static.model import Form, Store
-from gradguard.static.optimizers.schedulers import called
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of
@@ -113,7 +112,7 @@ def _is_of_epochs(ref: FunctionRef, loop: t.Repeat, call: t.Call) -> bool:
 def _trains_in_loop(ref: FunctionRef, node: t.Node) -> bool:
     """Whether it is a loop that trains, also within a function that is called: ``self.train_epoch(loader)``."""
     if isinstance(node, t.Call):
-        callee = called(ref, node)
+        callee = ref.callee(node)
         loops = [stmt for stmt in callee.define.statements if isinstance(stmt, t.Repeat)] if callee is not None else []
         return callee is not None and any(runs_backward(callee, loop.body) for loop in loops)
     return isinstance(node, t.Repeat | t.Comprehension) and runs_backward(ref, node)

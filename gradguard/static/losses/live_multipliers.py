@@ -23,7 +23,6 @@ from gradguard.static.losses.sums import (
 )
 from gradguard.static.mistakes.losses import LiveMultiplied
 from gradguard.static.model import Backward, Mode, Step
-from gradguard.static.optimizers.schedulers import called
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
@@ -76,7 +75,7 @@ def _site(at: At) -> Site:
 def _followed(ref: FunctionRef) -> Iterator[FunctionRef]:
     """A function, and those of the program that it calls: a loss may be theirs."""
     yield ref
-    found = (called(ref, call) for call in ref.calls)
+    found = (ref.callee(call) for call in ref.calls)
     yield from {id(each.define): each for each in found if each is not None and each.define is not ref.define}.values()
 
 

@@ -40,11 +40,32 @@ def averages(ref: FunctionRef) -> Iterator[Average]:
 
 def averages_within(ref: FunctionRef) -> Iterator[Average]:
     """The averages that a function makes, or lets another one make of networks that it gives it."""
-    yield from averages(ref)
+    for each in averages(ref):
+        yield each
+        yield from _of_pairs(ref, each)
     for call in ref.calls:
-        helper = ref.module.value_of(call.func).ref if len(call.args) > 1 else None
-        if isinstance(helper, FunctionRef):
+        helper = ref.callee(call) if len(call.args) > 1 else None
+        if helper is not None:
             yield from _given(helper, call)
+
+
+def _of_pairs(ref: FunctionRef, each: Average) -> Iterator[Average]:
+    """The networks of ``for net, target in ((actor, slow_actor), (critic, slow_critic)):``, by paths of their own."""
+    for loop in ref.define.statements:
+        target, over = (loop.target, loop.iterable) if isinstance(loop, t.Repeat) else (None, None)
+        bound = ref.assigned.get(t.path_of(over) or "", []) if over is not None else []
+        rows = bound[0] if len(bound) == 1 else over
+        if not isinstance(target, t.Display) or not isinstance(rows, t.Display):
+            continue
+        names = [t.path_of(item) for item in target.items]
+        if each.slow not in names or each.fast not in names:
+            continue
+        for row in rows.items:
+            paths = [t.path_of(item) for item in row.items] if isinstance(row, t.Display) else []
+            if len(paths) == len(names):
+                slow, fast = paths[names.index(each.slow)], paths[names.index(each.fast)]
+                if slow is not None and fast is not None:
+                    yield Average(slow, fast, each.site)
 
 
 def _given(helper: FunctionRef, call: t.Call) -> Iterator[Average]:

@@ -36,7 +36,7 @@ def live_anchors(flow: Flow) -> Iterator[LiveState]:
         scope = scope or [flow.ref]
         if not is_one_model(flow.ref, kept, model) or not _is_only_live(scope, kept):
             continue
-        used = next((site for ref in scope for site in _differences(ref, kept, model)), None)
+        used = next((site for ref in scope for site in _compared(ref, kept, model)), None)
         if used is not None:
             yield LiveState(flow.site(stmt), kept, model, "", used, value=flow.site(value))
 
@@ -121,6 +121,16 @@ def _is_empty(value: t.Expr) -> bool:
     if isinstance(value, t.Call):
         return value.name in ("dict", "list", "OrderedDict", "defaultdict") and not value.args
     return not value.items if isinstance(value, t.Display) else isinstance(value, t.Constant)
+
+
+def _compared(ref: FunctionRef, kept: str, model: str) -> Iterator[Site]:
+    """Where a function takes what is kept away from the parameters that it is, or gives both to one that does."""
+    yield from _differences(ref, kept, model)
+    for call in ref.calls:
+        helper = ref.callee(call) if len(call.args) > 1 else None
+        given = {t.path_of(value): name for name, value in helper.given_by(call).items()} if helper is not None else {}
+        if helper is not None and kept in given and model in given:
+            yield from _differences(helper, given[kept], given[model])
 
 
 def _differences(ref: FunctionRef, kept: str, model: str) -> Iterator[Site]:

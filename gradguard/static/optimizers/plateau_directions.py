@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.mistakes.optimizers import PlateauDirection
-from gradguard.static.optimizers.schedulers import called
 from gradguard.static.optimizers.steps_of_schedulers import steps_of
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.source import Site
@@ -68,7 +67,7 @@ def _plateaus(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> Iterator[
     if str(ref.module.value_of(value.func).ref) == _PLATEAU:
         yield ref, value
         return
-    callee = called(ref, value) if depth else None
+    callee = ref.callee(value) if depth else None
     for each in callee.given_back() if callee is not None else ():
         yield from _plateaus(callee, each, depth - 1) if callee is not None else ()
 

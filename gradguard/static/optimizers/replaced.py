@@ -10,7 +10,6 @@ from gradguard.static import tree as t
 from gradguard.static.model import Replacement
 from gradguard.static.optimizers.replaced_in_loops import in_next_iteration
 from gradguard.static.optimizers.replacing import adapts, adds, is_below, is_of_each, replaces, replacing, splits
-from gradguard.static.optimizers.schedulers import called
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.names import named_kind
@@ -77,7 +76,7 @@ def _given_by_name(flow: Flow, stmt: t.Stmt, path: str, made: Value) -> frozense
     if not isinstance(call, t.Call) or made.kind is not Kind.UNKNOWN or named_kind(path) is not Kind.OPTIMIZER:
         return frozenset()
     direct = frozenset(_asked_for_parameters(call))
-    helper = called(flow.ref, call) if not direct else None
+    helper = flow.ref.callee(call) if not direct else None
     if helper is None:
         return direct
     inside = frozenset(own for value in helper.given_back() for own in _asked_for_parameters(value))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradguard.static import tree as t
 from gradguard.static.backward.backward_below import runs_backward
 from gradguard.static.mistakes.optimizers import ScheduleLength
-from gradguard.static.optimizers.schedulers import called, known_as
+from gradguard.static.optimizers.schedulers import known_as
 from gradguard.static.optimizers.stale_schedulers import schedulers_made
 from gradguard.static.program.bound_paths import mentions
 from gradguard.static.program.functions import FunctionRef
@@ -183,7 +183,7 @@ def _steps_of_call(ref: FunctionRef, call: t.Call, place: _Place, depth: int) ->
     if isinstance(func, t.Attribute) and func.name == "step" and t.path_of(func.value) == place.scheduler:
         yield _Taken(Site(ref.chunk, call), place._replace(is_asked=place.is_asked or bool(call.args)))
         return
-    callee = called(ref, call) if depth else None
+    callee = ref.callee(call) if depth else None
     if callee is not None and callee.define is not ref.define:
         for name in known_as(ref, callee, call, place.scheduler):
             yield from _steps(callee, callee.define.body, place._replace(scheduler=name), depth - 1)
@@ -228,5 +228,5 @@ def _trains_batches(ref: FunctionRef, body: Sequence[t.Stmt], depth: int = _DEPT
     if any(isinstance(stmt, t.Repeat) and _trains(ref, stmt) for stmt in t.walk_statements(body)):
         return True
     calls = (node for node in t.walk(body) if isinstance(node, t.Call))
-    callees = (called(ref, call) for call in calls) if depth else ()
+    callees = (ref.callee(call) for call in calls) if depth else ()
     return any(callee is not None and _trains_batches(callee, callee.define.body, depth - 1) for callee in callees)

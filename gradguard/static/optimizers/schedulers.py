@@ -25,7 +25,7 @@ def scheduled(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> str | Non
     if _is_scheduler(ref, value.func):
         given = value.argument("optimizer", 0)
         return t.path_of(given) if given is not None else None
-    callee = called(ref, value) if depth else None
+    callee = ref.callee(value) if depth else None
     if callee is None:
         return None
     found = {scheduled(callee, each, depth - 1) for each in callee.given_back()}
@@ -59,7 +59,7 @@ def makes_optimizer(ref: FunctionRef, value: t.Expr, depth: int = _DEPTH) -> boo
         return True
     if _chosen_of(ref, value.func) == "torch.optim":
         return True
-    callee = called(ref, value) if depth else None
+    callee = ref.callee(value) if depth else None
     made = list(callee.given_back()) if callee is not None else []
     return callee is not None and bool(made) and all(makes_optimizer(callee, each, depth - 1) for each in made)
 
@@ -70,14 +70,6 @@ def _chosen_of(ref: FunctionRef, func: t.Expr) -> str:
         return ""
     package = ref.module.value_of(func.args[0].value)
     return str(package.ref) if package.kind is Kind.EXTERNAL else ""
-
-
-def called(ref: FunctionRef, call: t.Call) -> FunctionRef | None:
-    """The function of the program that is called, or the method of the object itself."""
-    if _is_own(call):
-        return ref.owner.method(call.name) if ref.owner is not None else None
-    found = ref.module.value_of(call.func).ref
-    return found if isinstance(found, FunctionRef) and found.owner is None else None
 
 
 def _is_own(call: t.Call) -> bool:
@@ -93,7 +85,7 @@ def _steps(ref: FunctionRef, call: t.Call, path: str, depth: int) -> bool:
     func = call.func
     if isinstance(func, t.Attribute) and func.name == "step":  # also by a scaler: ``scaler.step(optimizer)``
         return path == t.path_of(func.value) or any(path == t.path_of(arg.value) for arg in call.args[:1])
-    callee = called(ref, call) if depth else None
+    callee = ref.callee(call) if depth else None
     if callee is None or callee.define is ref.define:
         return False
     return any(is_stepped(callee, callee.define.nodes, name, depth - 1) for name in known_as(ref, callee, call, path))

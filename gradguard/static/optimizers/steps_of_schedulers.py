@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradguard.static import tree as t
-from gradguard.static.optimizers.schedulers import called, known_as
+from gradguard.static.optimizers.schedulers import known_as
 from gradguard.static.program.bound_paths import names_of
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -36,7 +36,7 @@ def _steps_below(ref: FunctionRef, call: t.Call, path: str, depth: int) -> Itera
     """The steps of a scheduler in a function that is given it, or in the methods of an object that is."""
     maker = ref.module.value_of(call.func).ref
     constructor = maker.method("__init__") if isinstance(maker, Class) else None
-    callee = constructor if constructor is not None else called(ref, call)
+    callee = constructor if constructor is not None else ref.callee(call)
     if callee is None or callee.define is ref.define:
         return
     given = [name for name, value in callee.given_by(call).items() if t.path_of(value) == path]

@@ -15,7 +15,6 @@ from gradguard.static import tree as t
 from gradguard.static.mistakes.optimizers import WithoutOptimizer
 from gradguard.static.model import Backward, Step
 from gradguard.static.optimizers.made_modules import is_made, makers_of
-from gradguard.static.optimizers.schedulers import called
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -160,7 +159,7 @@ def _chosen_from(ref: FunctionRef, call: t.Call) -> Iterator[Class]:
             found = script.module.value_of(maker).ref if isinstance(maker, t.Expr) else maker
             yield from (found,) if isinstance(found, Class) else ()
         return
-    callee = called(ref, call) if re.fullmatch(CHOOSES_LOSS, call.name) is not None else None
+    callee = ref.callee(call) if re.fullmatch(CHOOSES_LOSS, call.name) is not None else None
     for given in callee.given_back() if callee is not None else ():
         found = callee.module.value_of(given.func).ref if callee is not None and isinstance(given, t.Call) else None
         yield from (found,) if isinstance(found, Class) else ()

@@ -103,6 +103,13 @@ class FunctionRef(Remembers):
         given = ((name, call.argument(name, place)) for place, name in enumerate(names))
         return {name: value for name, value in given if value is not None}
 
+    def callee(self, call: t.Call) -> FunctionRef | None:
+        """The plain function of the program that a call in this one runs, or the method of its own object."""
+        if isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "self":
+            return self.owner.method(call.func.name) if self.owner is not None else None
+        found = self.module.value_of(call.func).ref
+        return found if isinstance(found, FunctionRef) and found.owner is None else None
+
     def kept_as(self, name: str) -> str | None:
         """The first attribute of its object that a variable becomes: ``self.net`` after ``self.net = net``."""
         bound = (stmt for stmt in self.define.statements if isinstance(stmt, t.Assign))
