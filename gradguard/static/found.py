@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradguard.static.backward.changed_between import changed_between
+from gradguard.static.backward.changed_gradients import changed_gradients
 from gradguard.static.backward.changed_in_place import changed_in_place
 from gradguard.static.backward.counted_twice import counted_twice
 from gradguard.static.backward.discarded import discarded, dropped_gradients
@@ -81,6 +82,7 @@ from gradguard.static.losses.taken_as_numbers import taken_as_numbers
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.mistakes.backward import (
     ChangedBetween,
+    ChangedGradient,
     ChangedInPlace,
     CountedTwice,
     EvaluatedAgain,
@@ -226,6 +228,10 @@ class Mistakes:
     def changed_between(self) -> list[ChangedBetween]:
         """What changes weights in place between a forward and its backward, and autograd does not see."""
         return list(changed_between(self.flow)) if self.flow.facts.backwards else []
+
+    def changed_gradients(self) -> list[ChangedGradient]:
+        """Of the ``backward`` of an ``autograd.Function``: what changes a gradient in place that it is given."""
+        return list(changed_gradients(self.flow))
 
     def changed_in_place(self) -> list[ChangedInPlace]:
         """What changes a tensor in place that a backward needs (reads other files)."""

@@ -8,6 +8,21 @@ from gradguard.static.source import Site
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedGradient:
+    """The ``backward`` of an ``autograd.Function`` changes a gradient in place that it is given.
+
+    Args:
+        site: what changes it.
+        name: its parameter.
+        function: the class.
+    """
+
+    site: Site
+    name: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
 class FrozenInput:
     """A reentrant checkpoint is given what wants no gradient: it cuts the graph of all that it runs.
 
