@@ -23,8 +23,9 @@ loss = F.mse_loss(q.detach(), z)                        # needs `F.mse_loss(q, z
 q = z + (q - z).detach()
 ```
 
-So it is with a parameter of which only plain numbers are used, `x * self.scale.item()`, or the step sizes of a
-meta-learner as `self.log_rates.exp().tolist()`: `unbind()` gives them with their graph.
+So it is with a parameter of which only plain numbers are used, `x * self.scale.item()`, `math.exp(self.log_rate)`
+(`torch.exp` is what is meant), or the step sizes of a meta-learner as `self.log_rates.exp().tolist()`: `unbind()` gives
+them with their graph.
 
 **Instead**, take the values from the tensor:
 
@@ -68,7 +69,8 @@ _TAKES = sign(
     ".item()",
     ".tolist()",
     "float(",
-    pattern=r"\bself\.\w+[^\n]*\.(?:item|tolist)\(\)|\bfloat\([^\n]*\bself\.",
+    "math.",
+    pattern=r"\bself\.\w+[^\n]*\.(?:item|tolist)\(\)|\b(?:float|math\.\w+)\([^\n]*\bself\.",
     own=True,
 )
 

@@ -417,6 +417,8 @@ RATES = """
         SCALED,
         SCALED.replace(TAKEN, "gate = float(self.gate)"),
         SCALED.replace(TAKEN, "gate = float(torch.sigmoid(self.gate))"),
+        SCALED.replace(TAKEN, "gate = math.exp(self.gate)"),
+        SCALED.replace(TAKEN, "gate = math.tanh(self.gate)"),
         SCALED.replace(TAKEN, "gate, = self.gate.sigmoid().tolist()"),
         SCALED.replace(TAKEN, "gate = self.gate.detach().sigmoid().item()"),
         SCALED.replace("            return x +", "            print(self.gate.item())\n            return x +"),
@@ -444,6 +446,9 @@ def test_numbers_of_a_parameter_are_computed_with(snippet: str) -> None:
         [("gate * self.body(x)", "self.body(x)[int(gate)]")],
         [("gate * self.body(x)", "self.body(x)"), (TAKEN, "gate = 1 - self.gate.item()")],
         [(TAKEN, "gate = float(self.gate.shape[0])")],
+        [(TAKEN, "gate = math.sqrt(self.gate.shape[0])")],
+        [(TAKEN, "gate = torch.exp(self.gate)")],
+        [("gate * self.body(x)", "self.body(x)"), (TAKEN, "log(gate=math.exp(self.gate), x=x)")],
         # somebody moves it by hand, or may train it
         [(TAKEN, TAKEN + "; self.gate.data.mul_(0.9)")],
         [(TAKEN, TAKEN + "; self.gate.data = self.gate.data * 0.9")],
@@ -460,6 +465,60 @@ def test_numbers_of_a_parameter_are_computed_with(snippet: str) -> None:
 )
 def test_look_alikes_of_such_numbers(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(SCALED, *edits), CODE)
+
+
+HYPER = """
+    import math
+
+    class Hyper(nn.Module):
+        def __init__(self, rate):
+            super().__init__()
+            self.log_rate = nn.Parameter(torch.tensor(math.log(rate)))
+
+        @property
+        def rate(self):
+            return math.exp(self.log_rate)  # !
+
+    def unroll(net, weights, hyper, batches):
+        for x, y in batches:
+            loss = F.mse_loss(torch.func.functional_call(net, weights, (x,)), y)
+            grads = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+            weights = {n: w - hyper.rate * g for (n, w), g in zip(weights.items(), grads)}
+        return weights
+
+    def train(net, data, args):
+        hyper = Hyper(args.rate)
+        outer = torch.optim.Adam(hyper.parameters(), lr=2 * args.rate)
+        for batches, x, y in data:
+            weights = unroll(net, dict(net.named_parameters()), hyper, batches)
+            outer.zero_grad()
+            F.mse_loss(torch.func.functional_call(net, weights, (x,)), y).backward()
+            outer.step()
+            print(hyper.rate)
+"""
+
+
+def test_a_property_gives_numbers_of_a_parameter() -> None:
+    assert_flagged(HYPER, CODE)
+    own = (
+        "        @property",
+        "        def moved(self, w, g):\n            return w - self.rate * g\n\n        @property",
+    )
+    assert_flagged(HYPER.replace(*own).replace("w - hyper.rate * g", "hyper.moved(w, g)"), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("math.exp(self.log_rate)", "self.log_rate.exp()"),
+        ("w - hyper.rate * g", "w - hyper.log_rate.exp() * g"),
+        ("w - hyper.rate * g", "w - 0.1 * g"),  # it is only shown, and `args.rate` is another one
+        ("nn.Parameter(torch.tensor(math.log(rate)))", "torch.tensor(math.log(rate))"),
+        ("@property", "@property\n        @torch.no_grad()"),
+    ],
+)
+def test_look_alikes_of_such_a_property(edit: tuple[str, str]) -> None:
+    assert_clean(twin(HYPER, edit), CODE)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Parameters of a module of which only plain numbers are used: ``x * self.scale.item()``, ``self.rates.tolist()``."""
+"""Parameters of a module of which only plain numbers are used: ``x * self.scale.item()``, ``math.exp(self.rate)``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
@@ -30,6 +30,7 @@ _FIXED = re.compile(
     r"(?:^|_)(?:min|max|lower|upper|clip|bound|num|iter|epoch|size|dummy|device)",
     re.I,
 )
+_SETTINGS = re.compile(r"arg|opt|cfg|conf|param|setting|group|sched|FLAGS")
 _LOOKS = r"(?!(?:\.\w+\(\))*\.(?:detach\(\)(?!\.\w+_\()|(?:item|tolist|shape|numel|size)\b))"
 _SIZES = frozenset("shape size numel dim ndim".split())
 
@@ -67,6 +68,8 @@ def _shows(node: t.Node) -> bool:
 def _is_conversion(call: t.Call) -> bool:
     if isinstance(call.func, t.Name):
         return call.func.id == "float" and len(call.args) == 1
+    if isinstance(call.func, t.Attribute) and t.path_of(call.func.value) == "math":
+        return True  # of Python: it takes numbers
     return isinstance(call.func, t.Attribute) and call.func.name in _NUMBERS
 
 
@@ -129,13 +132,28 @@ def _is_computed_with(flow: Flow, conversion: t.Call) -> bool:
     returned = [stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return)]
     if not any(value is not None and _has_any(value, {conversion}, names) for value in returned):
         return False
+    if flow.ref.is_property:
+        readers = (*methods_of(flow.ref.owner), *flow.project.written_calling(flow.ref)) if flow.ref.owner else ()
+        return any(_is_read_in_arithmetic(ref, flow.ref) for ref in readers)
     for caller, call in calls_of(flow):  # reads other files
         if _is_in_arithmetic(caller.ref.define, {call}, _names_of(caller.ref, [call])):
             return True
     return False
 
 
-def _names_of(ref: FunctionRef, nodes: list[t.Call]) -> set[str]:
+def _is_read_in_arithmetic(ref: FunctionRef, getter: FunctionRef) -> bool:
+    """Whether a function computes with a property, ``hyper.rate * grad``, of what is none of its settings."""
+    named = [node for node in ref.define.nodes if isinstance(node, t.Attribute) and node.name == getter.define.name]
+    owners = ((node, t.path_of(node.value) or "") for node in named)
+    read = [
+        node
+        for node, owner in owners
+        if (ref.owner is getter.owner if owner == "self" else owner and not _SETTINGS.search(owner))
+    ]
+    return bool(read) and _is_in_arithmetic(ref.define, set(read), _names_of(ref, read))
+
+
+def _names_of(ref: FunctionRef, nodes: Sequence[t.Node]) -> set[str]:
     """The variables that have some numbers, or collections of them."""
     names, wanted, before = set[str](), set[t.Node](nodes), -1
     while len(names) != before:
