@@ -2341,3 +2341,37 @@ def test_a_layer_that_another_file_makes_late(tmp_path: Path) -> None:
         "main.py": "\n".join([*head, "from model import Model", *lines[at:]]),
     }
     assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["model.py"]
+
+
+BESIDE = """
+    class Hint(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.maps = nn.ModuleDict()
+
+        def build(self, parts):
+            for name in parts:
+                if name not in self.maps:
+                    self.maps[name] = nn.Linear(parts[name].shape[1], 4)  # !
+
+        def forward(self, parts):
+            self.build(parts)
+            return sum(self.maps[name](parts[name]).square().mean() for name in parts)
+
+    def train(net, loader):
+        student, hint = nn.Linear(4, 2), Hint()
+        student.train()
+        {}
+        optimizer = torch.optim.SGD([*student.parameters(), *hint.parameters()], lr=0.1)
+        for x, y in loader:
+            loss = F.mse_loss(student(x), y) + hint({{"x": x}})
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_two_models_that_are_made_in_one_statement_are_two() -> None:
+    assert_flagged(BESIDE.format("pass"), CODE)
+    for built in ('hint.build({"x": torch.zeros(1, 4)})', 'hint({"x": torch.zeros(1, 4)})'):
+        assert_clean(BESIDE.format(built).replace("  # !", ""), CODE)

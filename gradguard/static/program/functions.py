@@ -119,12 +119,12 @@ class FunctionRef(Remembers):
 
     @cached_property
     def assigned(self) -> Mapping[str, list[t.Expr]]:
-        """What its assignments bind each path to; for one of several targets the whole value."""
+        """What its assignments bind each path to; of what is taken apart, ``a, b = pair``, the whole value."""
         found: dict[str, list[t.Expr]] = {}
         for stmt in self.define.statements:
-            for target in stmt.targets if isinstance(stmt, t.Assign) else ():
+            for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
                 for path in filter(None, map(t.path_of, t.names_in(target))):
-                    found.setdefault(path, []).append(stmt.value)  # type: ignore[attr-defined]
+                    found.setdefault(path, []).append(value)
         return found
 
     def bound_to(self, expr: t.Expr) -> list[t.Expr]:
