@@ -22,23 +22,33 @@ def runs_with_grad(flow: Flow) -> bool:
     One that nobody calls may be called under it by whoever uses it; where one call is, a class that overrides the
     method may be the one that is meant by the others. (Reads other files.)
     """
-    modes = set(_modes(flow, _LEVELS))
-    return bool(modes) and Mode.OFF not in modes
+    is_seen = False
+    for mode in _modes(flow):
+        if mode is Mode.OFF:
+            return False
+        is_seen = True
+    return is_seen
 
 
-def _modes(flow: Flow, levels: int) -> Iterator[Mode]:
-    """The modes in which a function is called, as far as that is known of its callers."""
-    for caller, mode in flow.project.calls_with_modes(flow.ref):
-        if caller.facts.is_test:
-            continue
-        if mode is not Mode.INHERITED:
-            yield Mode.ON if mode is Mode.ON else Mode.OFF
-        elif caller.facts.entry_mode is not Mode.INHERITED:
-            yield Mode.OFF
-        elif _begins(caller):
-            yield Mode.ON
-        elif levels:
-            yield from _modes(caller, levels - 1)
+def _modes(flow: Flow) -> Iterator[Mode]:
+    """The modes in which a function is called, as far as that is known of its callers; each of these is asked once."""
+    waiting, known = [flow], {flow.ref.define}
+    for _ in range(_LEVELS + 1):
+        callers: list[Flow] = []
+        for each in waiting:
+            for caller, mode in flow.project.calls_with_modes(each.ref):
+                if caller.facts.is_test:
+                    continue
+                if mode is not Mode.INHERITED:
+                    yield Mode.ON if mode is Mode.ON else Mode.OFF
+                elif caller.facts.entry_mode is not Mode.INHERITED:
+                    yield Mode.OFF
+                elif _begins(caller):
+                    yield Mode.ON
+                elif caller.ref.define not in known:
+                    known.add(caller.ref.define)
+                    callers.append(caller)
+        waiting = callers
 
 
 def _begins(caller: Flow) -> bool:
