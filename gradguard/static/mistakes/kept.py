@@ -163,12 +163,14 @@ class NeverReset:
         collection: the path of the list.
         reset: the method.
         read: what has all of the list gone over in each epoch.
+        in_steps: that is done every so many steps, and not once an epoch.
     """
 
     site: Site
     collection: str
     reset: str
     read: Site
+    in_steps: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,11 @@ from gradguard.static.reading import counts
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_OF_SAMPLES = re.compile(r"(?:^|[._])(?:idxs?|idxes|ind(?:s|ex|exes|ices)|(?:sample|transition|tree|leaf)_ids?)$", re.I)
+_SAMPLE = (
+    r"sample|transition|tree|leaf|item|example|instance|record|row|doc|document|image|img|clip|video|utt|utterance"
+    r"|question|query|review|user|sentence|pair"
+)
+_OF_SAMPLES = re.compile(rf"(?:^|[._])(?:idxs?|idxes|ind(?:s|ex|exes|ices)|(?:{_SAMPLE})_?ids?)$|(?:^|\.)u?ids$", re.I)
 _GIVING_NUMBERS = ("cpu", "detach", "numpy", "tolist")
 _OF_REPLAY = re.compile(r"priorit(?:y|ies)", re.I)
 
