@@ -268,6 +268,23 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptWhenDone:
+    """A method goes over a list of its object, and takes out nothing that is done.
+
+    Args:
+        site: what it goes over.
+        collection: the path of the list.
+        of_jobs: it is asked which are done; otherwise each is a function that is called.
+        added: what puts one more there in each step, with the tensors that it keeps.
+    """
+
+    site: Site
+    collection: str
+    of_jobs: bool
+    added: Site
+
+
+@dataclass(frozen=True, slots=True)
 class LeftRunning:
     """In each iteration an object is made that starts a thread, and nothing ends it.
 
