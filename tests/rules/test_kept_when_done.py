@@ -147,6 +147,18 @@ def test_flagged(snippet: str) -> None:
 
 
 JOB = "        def close(self):"
+DEFINED = BUS + ENGINE.replace(
+    '            self.bus.defer("epoch_end", lambda: self.tally(pred, y))',
+    '            def count():\n                self.tally(pred, y)\n            self.bus.defer("epoch_end", count)',
+)
+
+
+def test_a_function_that_is_defined_in_each_step() -> None:
+    assert_flagged(DEFINED, CODE)
+    assert_clean(twin(DEFINED, ("self.tally(pred, y)", "self.tally(self.model)")), CODE)
+    assert_clean(twin(DEFINED, ("in self.deferred[event]:", "in self.deferred.pop(event, []):")), CODE)
+
+
 DROPS = "        def forget(self):\n            self.jobs = [j for j in self.jobs if not j.done()]\n\n"
 ENDS = "fn()\n\n    class"
 CLEAN = {

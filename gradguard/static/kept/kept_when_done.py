@@ -208,14 +208,15 @@ def _refers_to_tensors(ref: FunctionRef, call: t.Call, function: t.Expr) -> bool
 
     In a loop all that are made refer to the same variables, and only what ``partial`` or a default gives is their own.
     """
-    in_loop = any(
-        any(node is call for node in t.walk(s.body)) for s in ref.define.statements if isinstance(s, t.Repeat)
-    )
+    loops = (stmt for stmt in ref.define.statements if isinstance(stmt, t.Repeat))
+    in_loop = any(node is call for loop in loops for node in t.walk(loop.body))
+    defined = (s for s in ref.define.statements if isinstance(s, t.Define) and s.name == t.path_of(function))
+    made = function if isinstance(function, t.Lambda) else next(defined, None)
     if isinstance(function, t.Call) and function.name == "partial":
         own: list[t.Expr] = [arg.value for arg in function.args[1:]]
-    elif isinstance(function, t.Lambda):
-        own = [param.default for param in function.params if param.default is not None]
-        own += [] if in_loop else [node for node in t.walk(function.body) if isinstance(node, t.Name)]
+    elif made is not None:
+        own = [param.default for param in made.params if param.default is not None]
+        own += [] if in_loop else [node for node in t.walk(made.body) if isinstance(node, t.Name)]
     else:
         return False
     flow = ref.module.project.flow(ref)
