@@ -159,9 +159,22 @@ def test_ways_to_store_each(storing: str) -> None:
     assert_flagged(CURRICULUM.replace(plain, storing), "GG107")
 
 
-@pytest.mark.parametrize("name", ["ids", "item_ids", "user_ids", "example_ids", "utt_ids", "image_id", "uids"])
+@pytest.mark.parametrize("name", ["item_ids", "user_ids", "example_ids", "utt_ids", "image_id"])
 def test_names_of_samples(name: str) -> None:
     assert_flagged(HERE.replace("indices", name), "GG104")
+
+
+TABLE = "{i: 0.0 for i in range(n)}"
+
+
+@pytest.mark.parametrize("table", ["[0.0] * n", "[0.0 for _ in range(n)]", "{k: None for k in range(50_000)}"])
+def test_tables_with_an_entry_for_each(table: str) -> None:
+    assert_flagged(CURRICULUM.replace(TABLE, table), "GG107")
+
+
+@pytest.mark.parametrize("table", ["{}", "{i: 0.0 for i in range(10)}", "[0.0] * n_tasks", "{i: 0.0 for i in names}"])
+def test_tables_that_may_have_few(table: str) -> None:
+    assert_clean(CURRICULUM.replace("  # !", "").replace(TABLE, table), "GG107")
 
 
 @pytest.mark.parametrize("name", ["task_ids", "domains", "heads", "class_ids", "agent_ids", "layer_ids"])
