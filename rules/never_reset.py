@@ -4,7 +4,8 @@
 of each batch into a list, and goes over the whole of it when it is asked. There is a method to empty the list; without
 a call of it, the second epoch's figure is one over two epochs, the tenth's one over ten, and the list has all of them.
 It takes more memory and more time from epoch to epoch, and its figure gets better ever more slowly, or hides that the
-model has got worse. Nothing raises.
+model has got worse. Nothing raises. So it is with a metric that is read every so many steps
+(`if step % log_every == 0: print(metric.compute())`).
 
 ```python
 for epoch in range(epochs):
@@ -22,9 +23,9 @@ for epoch in range(epochs):
 ```
 
 **Not flagged.** A metric that is made anew for each epoch, or of which it is not seen where it is made; one that
-something resets, also in another file; what is read in each step, or once after the training; lists of numbers; a
-library without a training loop, as its users call what they need. Of tensors with graphs GG104 tells, and of what stays
-on a device GG409.
+something resets, also in another file; what is read in each step, or once after the training; lists of numbers, or of
+what may be numbers; a library without a training loop, as its users call what they need. Of tensors with graphs GG104
+tells, and of what stays on a device GG409.
 
 **References.** <https://lightning.ai/docs/torchmetrics/stable/pages/overview.html#metrics-and-memory-management>,
 Lightning-AI/torchmetrics#1949.
@@ -53,9 +54,11 @@ rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_
 @rule.in_source
 def keeps_all_epochs(function: Function) -> Iterator[Finding]:
     for each in function.mistakes.never_reset():
+        kept, when = ("steps", "when it was read") if each.in_steps else ("epochs", "before each epoch")
+        read = "every so many steps" if each.in_steps else "once an epoch"
         yield rule.finding(
             each.site,
-            f"`{each.collection}` keeps the tensors of all epochs, as nothing calls `{each.reset}`",
-            help=f"call `{each.reset}()` before each epoch",
-            related=(each.read.related("it is read here, once an epoch"),),
+            f"`{each.collection}` keeps the tensors of all {kept}, as nothing calls `{each.reset}`",
+            help=f"call `{each.reset}()` {when}",
+            related=(each.read.related(f"it is read here, {read}"),),
         )

@@ -15,8 +15,9 @@ for group in optimizer.param_groups:
     group["params"] = [new]
 ```
 
-So it does where no state is copied: after `self.log_var = nn.Parameter(new)`,
-`self.optimizer.param_groups[0]["params"] = [self.mu, self.log_var]` leaves that of the old one.
+So it does in a function that is given the group (`self.swap(group, mask)`), and where no state is copied: after
+`self.log_var = nn.Parameter(new)`, `self.optimizer.param_groups[0]["params"] = [self.mu, self.log_var]` leaves that of
+the old one.
 
 **Instead**, take the state out as it is read:
 

@@ -23,6 +23,9 @@ So does what only seems to be emptied: `self.terms = []` in a model binds its ow
 So does what a context manager takes out after its `yield`, where the block raises an error that a loop lets pass:
 `SCOPES.append(scope)`, `yield scope`, `SCOPES.pop()`. Put the `yield` into a `try`, the last into its `finally`.
 
+So does what a decorator keeps of what its function gives, in a global, or in an object that is one:
+`@prof.stage("loss")`, whose inner function has `self.spans.append((name, seconds, out))`.
+
 So does the `ctx` of an `autograd.Function`: `Quantize.calls.append(ctx)`. It is the node of the graph itself, which has
 the nodes below it, what was put on it, and before a backward what it has saved. Keep a number of it.
 

@@ -44,6 +44,7 @@ from gradguard.static.kept.exit_stacks import left_on_stacks
 from gradguard.static.kept.finalizers import kept_by_finalizers
 from gradguard.static.kept.forgotten_handles import forgotten_handles
 from gradguard.static.kept.kept_contexts import kept_contexts
+from gradguard.static.kept.kept_when_done import kept_when_done
 from gradguard.static.kept.keys_given import keys_given
 from gradguard.static.kept.keys_kept import is_given_kept
 from gradguard.static.kept.left_by_errors import left_by_errors
@@ -109,6 +110,7 @@ from gradguard.static.mistakes.kept import (
     KeptByFinalizer,
     KeptContext,
     KeptKey,
+    KeptWhenDone,
     LeftByError,
     LeftOnStack,
     LeftRunning,
@@ -397,6 +399,10 @@ class Mistakes:
     def left_on_stacks(self) -> list[LeftOnStack]:
         """The tensors that it leaves with an ``ExitStack`` in each iteration (reads other files)."""
         return list(left_on_stacks(self.flow))
+
+    def kept_when_done(self) -> list[KeptWhenDone]:
+        """The lists that it goes over, and out of which it takes nothing that is done (reads other files)."""
+        return list(kept_when_done(self.flow))
 
     def left_running(self) -> list[LeftRunning]:
         """The objects with a thread that it makes in each iteration, and does not end (reads other files)."""

@@ -73,3 +73,92 @@ def test_the_model_that_stays_is_named() -> None:
 )
 def test_a_model_that_is_reset_or_lives_on(edit: tuple[str, str]) -> None:
     assert_clean(twin(FOLD, edit), CODE)
+
+
+REPTILE = """
+    class Reptile:
+        def __init__(self, meta, cfg):
+            self.meta, self.cfg = meta, cfg
+            self.opt = torch.optim.Adam(meta.parameters())
+
+        def adapt(self, draw):
+            learner = MAKES
+            for _ in range(self.cfg.inner_steps):
+                learner.zero_grad()
+                x, y = draw()
+                loss = F.mse_loss(learner(x), y)
+                loss.backward(create_graph=True)  # !
+                with torch.no_grad():
+                    for p in learner.parameters():
+                        p -= self.cfg.inner_lr * p.grad
+            END
+            return learner
+
+        def meta_step(self, draw):
+            learner = self.adapt(draw)
+            for slow, fast in zip(self.meta.parameters(), learner.parameters()):
+                slow.grad = slow.detach() - fast.detach()
+            self.opt.step()
+            with torch.no_grad():
+                x, y = draw(32)
+                value = F.mse_loss(learner(x), y).item()
+            USED
+            return value
+
+    def main(meta, cfg, tasks):
+        algo = Reptile(meta, cfg)
+        for step in range(cfg.steps):
+            algo.meta_step(tasks.task())
+"""
+WITH_OPTIMIZER = """
+    def adapted(meta, task, lr):
+        fast = copy.deepcopy(meta)
+        inner = torch.optim.SGD(fast.parameters(), lr=lr)
+        for x, y in task:
+            inner.zero_grad()
+            F.cross_entropy(fast(x), y).backward(create_graph=True)  # !
+            inner.step()
+        END
+        return fast
+
+    def outer_step(meta, tasks, outer):
+        for task in TASKS:
+            fast = adapted(meta, task.support, 0.01)
+            score(fast(task.query))
+        outer.step()
+
+    def train(meta, batches, outer):
+        while True:
+            outer_step(meta, next(batches), outer)
+"""
+
+
+def _reptile(makes: str = "copy.deepcopy(self.meta)", end: str = "pass", used: str = "pass") -> str:
+    return REPTILE.replace("MAKES", makes).replace("END", end).replace("USED", used)
+
+
+@pytest.mark.parametrize("makes", ["copy.deepcopy(self.meta)", "self.meta.clone()", "nn.Linear(self.cfg.size, 1)"])
+def test_a_loop_calls_what_calls_it(makes: str) -> None:
+    assert_flagged(_reptile(makes), CODE)
+
+
+@pytest.mark.parametrize("tasks", ["tasks", "[tasks[0]]"])
+def test_functions_that_call_each_other(tasks: str) -> None:
+    assert_flagged(WITH_OPTIMIZER.replace("END", "pass").replace("TASKS", tasks), CODE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _reptile(end="learner.zero_grad()"),
+        _reptile(end="for p in learner.parameters():\n                p.grad = None"),
+        _reptile(used="learner.zero_grad(set_to_none=True)"),
+        _reptile(used="self.last = learner"),
+        _reptile().replace("create_graph=True", "retain_graph=False"),
+        _reptile().replace("for step in range(cfg.steps):", "if cfg.steps:"),
+        WITH_OPTIMIZER.replace("END", "inner.zero_grad()").replace("TASKS", "tasks"),
+        WITH_OPTIMIZER.replace("END", "fast.zero_grad()").replace("TASKS", "tasks"),
+    ],
+)
+def test_a_loop_calls_what_calls_it_and_it_is_reset(code: str) -> None:
+    assert_clean(code.replace("  # !", ""), CODE)

@@ -234,3 +234,110 @@ def test_programs_beside_each_other(tmp_path: Path) -> None:
     )
     other = "    import torch\n    import torch.nn.functional as F\n" + written(SCRIPT).replace("Area()", "other()")
     assert lines_in_files(tmp_path, {"one.py": copied, "two.py": other}, CODE) == []
+
+
+STEPS = """
+    def train(model, batches, optimizer, every):
+        metric = Area()
+        for step, (x, y) in enumerate(batches):
+            scores = model(x).squeeze(1)
+            loss = F.binary_cross_entropy_with_logits(scores, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            metric.update(scores, y)
+            if (step + 1) % every == 0:
+                print(step, metric.compute())
+                END
+"""
+CONTINUES = """
+    def train(model, batches, optimizer):
+        metric = Area()
+        for step, (x, y) in enumerate(batches):
+            scores = model(x).squeeze(1)
+            optimizer.zero_grad()
+            F.binary_cross_entropy_with_logits(scores, y).backward()
+            optimizer.step()
+            metric.update(scores, y)
+            if step % 50:
+                continue
+            print(step, metric.compute())
+            END
+"""
+REPORTING = """
+    class Trainer:
+        def __init__(self, model, optimizer, metrics, every=20):
+            self.model, self.optimizer, self.metrics, self.every, self.step = model, optimizer, metrics, every, 0
+
+        def train_step(self, x, y):
+            scores = self.model(x).squeeze(1)
+            loss = F.binary_cross_entropy_with_logits(scores, y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.metrics.update(scores.sigmoid(), y)
+            return loss.item()
+
+        def fit(self, stream):
+            for x, y in stream:
+                loss = self.train_step(x, y)
+                self.step += 1
+                if self.step % self.every == 0:
+                    self.report(loss)
+
+        def report(self, loss):
+            values = self.metrics.compute()
+            END
+            print(f"step {self.step} loss={loss:.4f} {values}")
+
+    def main(model, stream, optimizer):
+        Trainer(model, optimizer, Area()).fit(stream)
+"""
+ASKS_ITSELF = REPORTING.replace(
+    "                if self.step % self.every == 0:\n                    self.report", "                self.report"
+).replace(
+    "            values =", "            if self.step % self.every:\n                return\n            values ="
+)
+VALIDATED_IN_STEPS = (
+    VALIDATED.replace("for epoch in range(30):\n            for x, y in", "for step, (x, y) in")
+    .replace("                optimizer", "            optimizer")
+    .replace("                F.", "            F.")
+    .replace("            print", "            if step % 500 == 0:\n                print")
+    .replace("in train_loader:", "in enumerate(train_loader):")
+)
+
+
+@pytest.mark.parametrize("program", [STEPS, CONTINUES, REPORTING, ASKS_ITSELF, VALIDATED_IN_STEPS])
+def test_it_is_read_every_so_many_steps(program: str) -> None:
+    assert_flagged(METRIC + written(program), CODE)
+
+
+def test_it_is_given_tensors_of_others() -> None:
+    """That these are tensors is seen where they are joined."""
+    assert_flagged(METRIC.replace("scores.detach().cpu()", "scores") + written(REPORTING), CODE)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        written(STEPS, end="metric.reset()"),
+        written(STEPS, end="metric = Area()"),
+        written(STEPS).replace("if (step + 1) % every == 0:", "if True:"),
+        written(STEPS).replace("if (step + 1) % every == 0:", "if step == 100:"),
+        written(STEPS).replace("loss.backward()", "pass"),
+        written(CONTINUES, end="metric.reset()"),
+        written(REPORTING, end="self.metrics.reset()"),
+        written(REPORTING).replace("self.report(loss)", "self.report(loss); self.metrics.reset()"),
+        written(REPORTING).replace("self.report(loss)", "pass"),
+        written(ASKS_ITSELF, end="self.metrics.reset()"),
+        VALIDATED_IN_STEPS.replace("model.eval()", "model.eval(); metric.reset()"),
+        VALIDATED_IN_STEPS.replace("model.eval()", "metric = Area(); model.eval()"),
+    ],
+)
+def test_each_window_begins_anew(program: str) -> None:
+    assert_clean(PLAIN + program, CODE)
+
+
+def test_numbers_that_are_made_a_tensor() -> None:
+    numbers = PLAIN.replace("scores.detach().cpu()", "scores").replace("torch.cat(", "torch.tensor(")
+    assert_clean(numbers + written(REPORTING), CODE)

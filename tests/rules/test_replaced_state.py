@@ -311,3 +311,69 @@ def test_without_a_copy_of_the_state(snippet: str) -> None:
 )  # fmt: skip
 def test_nothing_is_left(snippet: str, old: str, new: str) -> None:
     assert_clean(twin(snippet, (old, new)), CODE)
+
+
+SWAP = """
+    class Densifier:
+        def __init__(self, splats, optimizer):
+            self.splats, self.optimizer = splats, optimizer
+
+        def swap(self, group, rows, mutate):
+            old = group["params"][0]
+            state = self.optimizer.state.get(old)  # !
+            new = torch.nn.Parameter(mutate(old.detach()[rows].clone()))
+            if state is not None:
+                moved = {key: (v[rows].clone() if v.dim() else v.clone()) for key, v in state.items()}
+                self.optimizer.state[new] = moved
+            group["params"][0] = new
+            self.splats[group["name"]] = new
+
+        def __call__(self, rows):
+            for group in self.optimizer.param_groups:
+                self.swap(group, rows, torch.clone)
+                CALLER
+"""
+
+GIVEN_BOTH = """
+    def put(opt, pg, tensor):
+        states = opt.state
+        fresh = nn.Parameter(tensor)
+        states[fresh] = states[pg["params"][0]]  # !
+        pg["params"] = [fresh]
+
+    def grow(opt, tensors):
+        for pg, tensor in zip(opt.param_groups, tensors):
+            put(opt, pg, tensor)
+"""
+
+OF_ONE = """
+    class Grower:
+        def widen(self, index, group):
+            kept = self.model.opt.state[group["params"][index]]  # !
+            wider = nn.Parameter(F.pad(group["params"][index].detach(), (0, 1)))
+            self.model.opt.state[wider] = {k: F.pad(v, (0, 1)) if v.dim() else v for k, v in kept.items()}
+            group["params"][index] = wider
+"""
+
+
+@pytest.mark.parametrize("snippet", [SWAP, GIVEN_BOTH, OF_ONE])
+def test_the_group_is_given(snippet: str) -> None:
+    assert_flagged(snippet.replace("CALLER", "pass"), CODE)
+
+
+@pytest.mark.parametrize(
+    ("snippet", "old", "new"),
+    [
+        (SWAP, ".state.get(old)", ".state.pop(old, None)"),
+        (SWAP, "CALLER", "self.optimizer.state.pop(self.old)"),
+        (SWAP, 'group["params"][0] = new', 'del self.optimizer.state[old]\n            group["params"][0] = new'),
+        (SWAP, "self.optimizer.state[new] = moved", "self.moved[new] = moved"),
+        (SWAP, "self.optimizer.state[new] = moved", "old.data = new.data\n                new = old"),
+        (GIVEN_BOTH, 'states[pg["params"][0]]', 'states.pop(pg["params"][0])'),
+        (GIVEN_BOTH, "put(opt, pg, tensor)\n", "old = pg['params'][0]; put(opt, pg, tensor); opt.state.pop(old)\n"),
+        (GIVEN_BOTH, "states[fresh] =", "other.state[fresh] = states[fresh] ="),
+        (OF_ONE, "wider = nn", 'del self.model.opt.state[group["params"][index]]\n            wider = nn'),
+    ],
+)  # fmt: skip
+def test_it_is_taken_out_of_the_state_of_a_group(snippet: str, old: str, new: str) -> None:
+    assert_clean(twin(snippet, (old, new)).replace("CALLER", "pass"), CODE)

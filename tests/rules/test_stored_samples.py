@@ -93,6 +93,35 @@ class Trainer:
             self.optimizer.step()
             self.note(idx, losses)
 """
+CURRICULUM = """
+class Sampler:
+    def __init__(self, n, size):
+        self.n, self.size = n, size
+        self.difficulty = {i: 0.0 for i in range(n)}
+
+    def __iter__(self):
+        while True:
+            order = sorted(range(self.n), key=lambda i: float(self.difficulty[i]))
+            for start in range(0, self.n, self.size):
+                yield order[start : start + self.size]
+
+    def feedback(self, ids, losses):
+        for i, value in zip(ids, losses):
+            self.difficulty[i] = value
+
+def train_step(net, optimizer, x, y):
+    losses = F.cross_entropy(net(x), y, reduction="none")
+    optimizer.zero_grad()
+    losses.mean().backward()
+    optimizer.step()
+    return losses
+
+def fit(net, data, optimizer, steps):
+    sampler = Sampler(len(data), 16)
+    for step, ids in enumerate(itertools.islice(sampler, steps)):
+        losses = train_step(net, optimizer, *data.fetch(ids))
+        sampler.feedback(ids, losses)  # !
+"""
 NAMES = """
 def fit(net, names, loader, optimizer, criteria):
     last = {}
@@ -111,6 +140,46 @@ def test_flagged() -> None:
     assert_flagged(REPLAY, "GG107")
     assert_flagged(AGENT, "GG107")
     assert_flagged(HERE, "GG104")
+    assert_flagged(CURRICULUM, "GG107")
+
+
+@pytest.mark.parametrize(
+    "storing",
+    [
+        "for i, value in zip(ids.tolist(), losses):\n            self.difficulty[i] = value",
+        "for i, value in zip(ids, losses):\n            self.difficulty[int(i)] = value",
+        "for n, i in enumerate(ids):\n            self.difficulty[i] = losses[n]",
+        "self.difficulty.update({i: value for i, value in zip(ids, losses)})",
+        "self.difficulty.update(zip(ids, losses))",
+    ],
+)
+def test_ways_to_store_each(storing: str) -> None:
+    plain = "for i, value in zip(ids, losses):\n            self.difficulty[i] = value"
+    assert plain in CURRICULUM
+    assert_flagged(CURRICULUM.replace(plain, storing), "GG107")
+
+
+@pytest.mark.parametrize("name", ["item_ids", "user_ids", "example_ids", "utt_ids", "image_id"])
+def test_names_of_samples(name: str) -> None:
+    assert_flagged(HERE.replace("indices", name), "GG104")
+
+
+TABLE = "{i: 0.0 for i in range(n)}"
+
+
+@pytest.mark.parametrize("table", ["[0.0] * n", "[0.0 for _ in range(n)]", "{k: None for k in range(50_000)}"])
+def test_tables_with_an_entry_for_each(table: str) -> None:
+    assert_flagged(CURRICULUM.replace(TABLE, table), "GG107")
+
+
+@pytest.mark.parametrize("table", ["{}", "{i: 0.0 for i in range(10)}", "[0.0] * n_tasks", "{i: 0.0 for i in names}"])
+def test_tables_that_may_have_few(table: str) -> None:
+    assert_clean(CURRICULUM.replace("  # !", "").replace(TABLE, table), "GG107")
+
+
+@pytest.mark.parametrize("name", ["task_ids", "domains", "heads", "class_ids", "agent_ids", "layer_ids"])
+def test_names_of_few(name: str) -> None:
+    assert_clean(HERE.replace("indices", name), "GG104")
 
 
 CLEAN = {
@@ -130,6 +199,13 @@ CLEAN = {
         HERE, ("    hardness = {}\n", ""), ("            losses =", "            hardness = {}\n            losses =")
     ),
     "names of tasks": NAMES,
+    "ids of tasks": NAMES.replace("names", "task_ids"),
+    "numbers of each item": twin(CURRICULUM, ("= value\n", "= value.item()\n")),
+    "a step that gives numbers": twin(CURRICULUM, ("return losses\n", "return losses.tolist()\n")),
+    "detached items": twin(CURRICULUM, ("feedback(ids, losses)", "feedback(ids, losses.detach())")),
+    "forgotten after each batch": twin(
+        CURRICULUM, ("feedback(ids, losses)", "feedback(ids, losses)\n        sampler.difficulty.clear()")
+    ),
     "which of the batch it is": twin(HERE, ("zip(indices.tolist(), losses)", "enumerate(losses)")),
     "what all have": twin(HERE, ("= each\n", "= epoch\n")),
     "without a graph": twin(HERE, ("            for i", "            losses = losses.detach()\n            for i")),

@@ -12,6 +12,10 @@ from gradguard.static.reading.roots import node_of
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
+    from gradguard.static.program.functions import FunctionRef
+
+LEVELS = 3
+"""Functions that are followed, one called by the other, to the loop that calls the last."""
 
 
 def is_of_a_copy(flow: Flow, backward: Backward) -> bool:
@@ -82,7 +86,7 @@ def leaves_a_model(flow: Flow, backward: Backward) -> bool:
         return False
     if resets_after(flow, backward, {name}) or any(flow.facts.calls_of(k.SETTING_GRADIENTS)):
         return False
-    return stays_here(flow.ref.define, name) and is_called_in_loop(flow) and _is_left_by_callers(flow, name)
+    return stays_here(flow.ref.define, name) and is_called_in_loop(flow.ref, LEVELS) and _is_left_by_callers(flow, name)
 
 
 def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
@@ -140,14 +144,18 @@ def _calls(node: object, function: str) -> bool:
     return isinstance(node, t.Call) and node.name == function
 
 
-def is_called_in_loop(flow: Flow) -> bool:
-    """Whether a function of the program calls this one in a loop."""
-    for caller in flow.project.written_calling(flow.ref):
-        loops = [node for node in caller.define.nodes if isinstance(node, t.Repeat | t.Comprehension)]
-        calls = (node for loop in loops for node in t.walk(loop) if isinstance(node, t.Call))
-        if any(call.name == flow.facts.name for call in calls):
-            return True
-    return False
+def is_called_in_loop(ref: FunctionRef, levels: int = 1) -> bool:
+    """Whether a function of the program calls this one in a loop; of more levels, or one that a loop calls does."""
+    callers = [caller for caller in ref.module.project.written_calling(ref) if caller.define is not ref.define]
+    if any(_calls_in_loop(caller.define, ref.define.name) for caller in callers):
+        return True
+    inner = (caller for caller in callers if caller.define.name not in ("__init__", "<module>"))
+    return levels > 1 and any(is_called_in_loop(caller, levels - 1) for caller in inner)
+
+
+def _calls_in_loop(define: t.Define, function: str) -> bool:
+    loops = (node for node in define.nodes if isinstance(node, t.Repeat | t.Comprehension))
+    return any(_calls(node, function) for loop in loops for node in t.walk(loop))
 
 
 def _names_of_copy(flow: Flow, backward: Backward) -> set[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
-from gradguard.static.backward.copies import is_called_in_loop, modules_run, resets_after, stays_here
+from gradguard.static.backward.copies import LEVELS, is_called_in_loop, modules_run, resets_after, stays_here
 from gradguard.static.model import Backward
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.program.classes import Class
@@ -63,7 +63,7 @@ def _is_of_call(flow: Flow, name: str) -> bool:
         return False
     returned = (stmt.value for stmt in flow.ref.define.statements if isinstance(stmt, t.Return) and stmt.value)
     is_given_back = any(t.path_of(single) == name for value in returned for single in t.names_in(value))
-    return not is_given_back and stays_here(flow.ref.define, name) and is_called_in_loop(flow)
+    return not is_given_back and stays_here(flow.ref.define, name) and is_called_in_loop(flow.ref, LEVELS)
 
 
 def _is_of_object(flow: Flow, path: str) -> bool:

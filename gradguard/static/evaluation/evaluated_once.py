@@ -21,7 +21,7 @@ def evaluated_once(flow: Flow) -> Forward | None:
     if facts.needs_gradients or facts.steps or facts.is_test or any(f.mode is Mode.OFF for f in facts.forwards):
         return None  # what is run beside a part under `no_grad` may not need it
     found = next(filter(_records, facts.forwards), None)
-    if found is None or leaves_function(flow, found) or not is_called_in_loop(flow):
+    if found is None or leaves_function(flow, found) or not is_called_in_loop(flow.ref):
         return None
     return found
 

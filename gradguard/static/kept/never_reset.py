@@ -6,7 +6,7 @@ Told by what the class does: one method puts tensors into a list, another goes o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.backward.backward_below import runs_backward
@@ -16,13 +16,30 @@ from gradguard.static.model import Form, Store
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of
+from gradguard.static.reading.guards import guards
+from gradguard.static.reading.periods import moduli
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
+
+class _Reading(NamedTuple):
+    """Where a method is called that goes over all of a list.
+
+    Args:
+        site: the call.
+        in_steps: it is made every so many steps, and not once an epoch.
+    """
+
+    site: Site
+    in_steps: bool
+
+
 _LEVELS = 3
+_JOINS = frozenset(f"torch.{name}" for name in "cat stack concat concatenate vstack hstack".split())
+_COMPUTING = frozenset("detach sigmoid softmax argmax cpu clone float squeeze flatten".split())
 _WHOLE = frozenset("cat stack concat concatenate vstack hstack mean sum array tensor as_tensor".split())
 
 
@@ -32,11 +49,13 @@ def never_reset(flow: Flow) -> Iterator[NeverReset]:
     if owner is None or flow.facts.is_test:
         return
     for store in filter(_is_of_tensors, flow.facts.stores):
+        if store.value.kind is Kind.UNKNOWN and not _is_given_tensors(flow.ref, owner, store):
+            continue
         reset = store.never_reset() if _is_emptied_by_none(flow, owner, store) else None
         reading = _readings(owner, store.path, flow.ref) if reset is not None else []
-        read = next((site for name in reading if (site := _read_in_epochs(flow.ref, name)) is not None), None)
+        read = next((found for name in reading if (found := _read_in_epochs(flow.ref, name)) is not None), None)
         if reset is not None and read is not None and _lasts(flow.ref, owner.name):
-            yield NeverReset(store.site, store.path, reset, read)
+            yield NeverReset(store.site, store.path, reset, read.site, read.in_steps)
             return
 
 
@@ -46,8 +65,27 @@ def _lasts(ref: FunctionRef, name: str) -> bool:
 
 
 def _is_of_tensors(store: Store) -> bool:
+    """Whether tensors without a graph are put into a list of the object, or what it is given."""
     is_own = store.path.startswith("self.") and store.inner is None and store.form is Form.APPEND
-    return is_own and store.value.kind in (Kind.TENSOR, Kind.OUTPUT) and not store.carries_graph
+    return is_own and store.value.kind in (Kind.TENSOR, Kind.OUTPUT, Kind.UNKNOWN) and not store.carries_graph
+
+
+def _is_given_tensors(ref: FunctionRef, owner: Class, store: Store) -> bool:
+    """Whether a list whose elements are joined as tensors gets what a call of its method gives, one that is computed.
+
+    `metrics.update(logits.detach().sigmoid(), y)`, where `self.scores.append(scores)` and `torch.cat(self.scores)`.
+    """
+    joining = (call for method in methods_of(owner) for call in method.calls if t.path_of(call.func) in _JOINS)
+    given = store.value_site.node if store.value_site is not None else None
+    if not isinstance(given, t.Name) or not any(_goes_over(call, store.path) for call in joining):
+        return False
+    position = next((n for n, param in enumerate(ref.define.params) if param.name == given.id), 0)
+    calls = (call for _, call in _calls(ref, {ref.define.name}))
+    return any(_computes(arg) for call in calls if (arg := call.argument(given.id, position - 1)) is not None)
+
+
+def _computes(given: t.Expr) -> bool:
+    return isinstance(given, t.Call) and given.name in _COMPUTING
 
 
 def _is_emptied_by_none(flow: Flow, owner: Class, store: Store) -> bool:
@@ -69,19 +107,31 @@ def _goes_over(call: t.Call, path: str) -> bool:
     return call.name in _WHOLE and any(t.path_of(arg.value) == path for arg in call.args)
 
 
-def _read_in_epochs(ref: FunctionRef, reading: str) -> Site | None:
-    """Where a loop over epochs has a method called, beside the loop that trains; by its name, also through others."""
-    names = {reading}
+def _read_in_epochs(ref: FunctionRef, reading: str) -> _Reading | None:
+    """Where a loop that trains has a method called once an epoch, or every so many steps.
+
+    It is found by its name, also through others that call it.
+    """
+    names, now_and_then = {reading}, set[str]()
     for _ in range(_LEVELS):
         around: set[str] = set()
         for caller, call in _calls(ref, names):
             loops = _loops_around(caller, call)
+            is_periodic = call.name in now_and_then or _is_now_and_then(loops[-1] if loops else caller.define, call)
             if any(_is_of_epochs(caller, loop, call) for loop in loops):
-                return Site(caller.chunk, call)
+                return _Reading(Site(caller.chunk, call), False)
+            if is_periodic and loops and runs_backward(caller, loops[-1].body):
+                return _Reading(Site(caller.chunk, call), True)
             if not loops:
                 around.add(caller.define.name)
+                now_and_then |= {caller.define.name} if is_periodic else set()
         names = around - {"__init__", "<module>"}
     return None
+
+
+def _is_now_and_then(around: t.Repeat | t.Define, call: t.Call) -> bool:
+    """Whether a call is made every so many steps: ``if step % log_every == 0: report(metric.compute())``."""
+    return any(moduli(guard.test) for guard in guards(around.body, call))
 
 
 def _calls(ref: FunctionRef, names: set[str]) -> Iterator[tuple[FunctionRef, t.Call]]:

@@ -66,7 +66,10 @@ def _optimizer(flow: Flow, group: t.Expr, depth: int = _DEPTH) -> str | None:
     name = next((node.id for node in t.walk(group) if isinstance(node, t.Name)), None)
     if name is None or not depth:
         return None
-    found = {_optimizer(flow, value, depth - 1) for value in _bound(flow.ref, name)}
+    bound = list(_bound(flow.ref, name))
+    found = {_optimizer(flow, value, depth - 1) for value in bound}
+    if not bound and name in flow.params:  # of whichever is given the state of what comes into the group
+        found = {_path(flow, state.value) for state, _ in _entries_set(flow)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -125,10 +128,16 @@ def _asks_for_gradient(node: t.Node, path: str) -> bool:
 
 def _states_set(flow: Flow, optimizer: str) -> Iterator[t.Expr]:
     """The keys under which a function sets the state of a parameter: ``optimizer.state[new] = kept``."""
+    return (key for state, key in _entries_set(flow) if _path(flow, state.value) == optimizer)
+
+
+def _entries_set(flow: Flow) -> Iterator[tuple[t.Attribute, t.Expr]]:
+    """The states of optimizers of which a function sets an entry, each with its key."""
     for stmt in flow.ref.define.statements:
         for target in stmt.targets if isinstance(stmt, t.Assign) else ():
-            if isinstance(target, t.Subscript) and _is_state(flow, target.value, optimizer):
-                yield target.index
+            state = _state(flow, target.value) if isinstance(target, t.Subscript) else None
+            if isinstance(target, t.Subscript) and state is not None:
+                yield state, target.index
 
 
 def _states_read(flow: Flow, optimizer: str) -> Iterator[t.Node]:
@@ -145,10 +154,15 @@ def _states_read(flow: Flow, optimizer: str) -> Iterator[t.Node]:
 
 
 def _is_state(flow: Flow, expr: t.Expr, optimizer: str) -> bool:
+    state = _state(flow, expr)
+    return state is not None and _path(flow, state.value) == optimizer
+
+
+def _state(flow: Flow, expr: t.Expr) -> t.Attribute | None:
     """``optimizer.state``, also by a name that the function has for it."""
     bound = flow.ref.assigned.get(expr.id, []) if isinstance(expr, t.Name) else []
     state = bound[0] if len(bound) == 1 else expr
-    return isinstance(state, t.Attribute) and state.name == "state" and _path(flow, state.value) == optimizer
+    return state if isinstance(state, t.Attribute) and state.name == "state" else None
 
 
 def _has_stepped(flow: Flow, stmt: t.Stmt, value: t.Expr, optimizer: str) -> bool:

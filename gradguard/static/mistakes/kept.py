@@ -163,12 +163,14 @@ class NeverReset:
         collection: the path of the list.
         reset: the method.
         read: what has all of the list gone over in each epoch.
+        in_steps: that is done every so many steps, and not once an epoch.
     """
 
     site: Site
     collection: str
     reset: str
     read: Site
+    in_steps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,23 @@ class RecordedRun:
 
     site: Site
     loop: Site
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWhenDone:
+    """A method goes over a list of its object, and takes out nothing that is done.
+
+    Args:
+        site: what it goes over.
+        collection: the path of the list.
+        of_jobs: it is asked which are done; otherwise each is a function that is called.
+        added: what puts one more there in each step, with the tensors that it keeps.
+    """
+
+    site: Site
+    collection: str
+    of_jobs: bool
+    added: Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from gradguard.static import tree as t
 from gradguard.static.flow import Flow
 from gradguard.static.model import Scope
 from gradguard.static.program.arguments import Arguments
+from gradguard.static.program.decorated import global_path
 from gradguard.static.program.names import RECORDS, object_path
 from gradguard.static.program.paths import is_part
 from gradguard.static.reading import unrecorded
@@ -64,7 +65,10 @@ class Translation:
         if path == RECORDS:
             return path  # one for the whole program
         same = self.callee.module is self.flow.module
-        if self.callee.scope(path) is Scope.CLOSURE or (same and self.callee.ref.outer is not None):
+        is_outer = self.callee.scope(path) is Scope.CLOSURE
+        if is_outer and (decorating := global_path(self.callee.ref, path)) is not None:
+            return decorating if self.flow.scope(decorating) is Scope.GLOBAL else None
+        if is_outer or (same and self.callee.ref.outer is not None):
             return path
         of_class = head in self.callee.module.source.outline.classes
         if not same and self.callee.module.path is not None and ("." not in path or of_class):

@@ -14,11 +14,18 @@ from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.program.paths import is_or_is_in
 from gradguard.static.reading import counts
+from gradguard.static.reading.places import assigned_at
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_OF_SAMPLES = re.compile(r"(?:^|[._])(?:idxs?|idxes|ind(?:s|ex|exes|ices)|(?:sample|transition|tree|leaf)_ids?)$", re.I)
+_SAMPLE = (
+    r"sample|transition|tree|leaf|item|example|instance|record|row|doc|document|image|img|clip|video|utt|utterance"
+    r"|question|query|review|user|sentence|pair"
+)
+_OF_SAMPLES = re.compile(rf"(?:^|[._])(?:idxs?|idxes|ind(?:s|ex|exes|ices)|(?:{_SAMPLE})_?ids?)$", re.I)
+_IDS = re.compile(r"(?:^|\.)u?ids$")
+_FEW = re.compile(r"class|task|head|layer|domain|group|agent|expert|env|worker|rank|bin|level|label|stage|block", re.I)
 _GIVING_NUMBERS = ("cpu", "detach", "numpy", "tolist")
 _OF_REPLAY = re.compile(r"priorit(?:y|ies)", re.I)
 
@@ -42,7 +49,9 @@ def keys_of(flow: Flow, target: t.Subscript, source: t.Expr | None) -> str | Non
         return None
     over = [each for target, each in bound_pairs(loop.target, loop.iterable) if t.path_of(target) == key.id]
     keys = t.path_of(_without_methods(over[0])) if over else None
-    is_of_samples = keys is not None and (_OF_SAMPLES.search(keys) or _has_many(flow, table))
+    is_of_samples = keys is not None and (
+        _OF_SAMPLES.search(keys) or _has_many(flow, table) or (_IDS.search(keys) and _begins_with_each(flow, table))
+    )
     if not is_of_samples or len(flow.frames) == 1:
         return keys if is_of_samples else None
     return anew(flow, keys)
@@ -74,6 +83,32 @@ def _has_many(flow: Flow, table: str) -> bool:
     if _OF_REPLAY.search(table) is not None:
         return True
     return owner is not None and any(_fills_ring(flow, method, table) for method in methods_of(owner))
+
+
+def _begins_with_each(flow: Flow, table: str) -> bool:
+    """Whether a table is made with an entry for each of many numbers: ``{i: 0.0 for i in range(n)}``, ``[0.0] * n``."""
+    counts_of = [_count(value) for value in assigned_at(flow, table)]
+    return any(count is not None and not _is_few(count) for count in counts_of)
+
+
+def _count(made: t.Expr) -> t.Expr | None:
+    """How many entries a table is made with, as that is written."""
+    if isinstance(made, t.Comprehension) and len(made.clauses) == 1:
+        over = made.clauses[0].iterable
+        is_range = isinstance(over, t.Call) and t.path_of(over.func) == "range" and len(over.args) == 1
+        return over.args[0].value if isinstance(over, t.Call) and is_range else None
+    is_repeated = isinstance(made, t.Operation) and made.operator == "*" and isinstance(made.operands[0], t.Display)
+    return made.operands[1] if isinstance(made, t.Operation) and is_repeated else None
+
+
+def _is_few(count: t.Expr) -> bool:
+    """Whether there are but a few: a small number, or so many as there are classes, tasks or layers."""
+    if isinstance(count, t.Constant):
+        return not isinstance(count.value, int) or count.value < _MANY
+    return any(isinstance(n, t.Name | t.Attribute) and _FEW.search(t.path_of(n) or "") for n in t.walk(count))
+
+
+_MANY = 1000
 
 
 def _fills_ring(flow: Flow, method: FunctionRef, table: str) -> bool:
