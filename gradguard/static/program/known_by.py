@@ -147,7 +147,7 @@ class _Search:
             place: which part of what is returned it is; None where it is the whole.
         """
         inside, self.found = self.found, list(self.found)  # what becomes of it then is no part of what is asked
-        is_harmless = all(self._into_caller(*each, place, depth) for each in callers(ref))
+        is_harmless = all(self._into_caller(caller, call, place, depth) for caller, call in callers(ref))
         self.found = inside
         return is_harmless
 
