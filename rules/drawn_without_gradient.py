@@ -13,6 +13,8 @@ z = Normal(mu, (0.5 * logvar).exp()).sample()       # or torch.normal(mu, std)
 return self.decode(z), mu, logvar                   # trains the encoder by the KL term only
 ```
 
+A base class may draw, of what its heirs compute, `self.encode(x)`; so may a helper, `self.draw(posterior)`.
+
 **Instead**, draw with the reparametrization: `rsample()` draws noise, and computes the sample of it.
 
 ```python
@@ -43,7 +45,9 @@ from gradguard.signs import ACTS, TRAINING, sign
 from gradguard.static.model import Function
 
 # A draw, or a loss of what a method of another file draws, beside its probability.
-_DRAWS = sign("sample", "normal", pattern=r"\.sample(?:_n)?\(|\btorch\.normal\(", own=True)
+_DRAWS = sign(
+    "sample", "normal", pattern=r"\.sample(?:_n)?\(|\btorch\.normal\(", own=True, reaches=True, inherited=True
+)
 _DISTRIBUTION = sign("istribution", "torch.normal")
 _LOGS = sign("log", pattern=r"\blog_?p(?:i|rob\w*)?\b|\blog_?p\w*\s*[,=]", own=True)
 

@@ -12,6 +12,9 @@ optimizer = optim.SGD(model.parameters(), lr=0.01)
 model.fc = nn.Linear(512, 2)        # the head is never trained
 ```
 
+Who gives it the parameters does not matter: `optim.SGD(layer_groups(model, lr))`, with a helper that makes a group of
+each of `[model.fc, model.layer4, ...]`, has those of the old layer, too.
+
 So it is with an object that makes its network anew in one method, `self.net = Net()`, and its optimizer once: in its
 constructor, or as a `cached_property`; or that puts a copy in its place, as a client which is sent the server's model
 in each round, `self.net = copy.deepcopy(server.net)`: `self.net.load_state_dict(server.net.state_dict())` keeps the

@@ -17,7 +17,8 @@ criterion = Uncertainty(2)
 optimizer = optim.Adam(model.parameters())      # `log_vars` stays 0
 ```
 
-So it is where a name picks the loss, `LOSSES[args.loss](512)`, and some that it may pick have parameters.
+So it is where a name picks the loss, `LOSSES[args.loss](512)`, `build_loss(cfg)`, and some that it may pick have
+parameters.
 
 **Instead**, give them to the optimizer, too:
 
@@ -45,10 +46,10 @@ from gradguard.signs import BOUND, CHOOSES_LOSS, sign
 from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
-# `Loss(3)`, `LOSSES[name](3)`, `make_loss(name)`
+# `Loss(3)`, `LOSSES[cfg["loss"]](3)`, `LOSSES.get(name)(3)`, `loss_cls(3)`, `make_loss(name)`
 _MAKES = sign(
     "(",
-    pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*(?:[A-Z]\w*\(|\w+\[[^\]\n]+\]\(|{CHOOSES_LOSS}\()",
+    pattern=rf"(?:=|{BOUND})\s*(?:\w+\.)*(?:[A-Z]\w*\(|\w+(?:\[[^\]\n]+\]+|\.get\([^\n)]*\)|_cls|_class)\(|{CHOOSES_LOSS}\()",
     own=True,
 )
 _OPTIMIZED = sign(

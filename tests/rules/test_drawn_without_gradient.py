@@ -791,3 +791,142 @@ def test_a_policy_that_is_called(edits: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize("frozen", [[], LIVE, AS_LOOP])
 def test_look_alikes_of_a_policy_that_is_called(edits: list[tuple[str, str]], frozen: list[tuple[str, str]]) -> None:
     assert_clean(twin(CALLED, *frozen, *edits), CODE)
+
+
+BASE = """
+class LatentModel(nn.Module):
+    def encode(self, x):
+        raise NotImplementedError
+
+    def decode(self, z):
+        raise NotImplementedError
+
+    def forward(self, x):
+        posterior = self.encode(x)
+        z = posterior.sample()  # !
+        return Output(self.decode(z), posterior, z)
+
+    def elbo(self, x, beta):
+        out = self(x)
+        kl = kl_divergence(out.posterior, Normal(torch.zeros_like(out.z), torch.ones_like(out.z)))
+        return F.mse_loss(out.recon, x) + beta * kl.mean()
+"""
+HEIR = """
+class SequenceModel(LatentModel):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+        self.from_z = nn.Linear(4, 8)
+
+    def encode(self, x):
+        mean, log_var = self.rnn(x)[1][-1].chunk(2, dim=-1)
+        return Independent(Normal(mean, torch.exp(0.5 * log_var)), 1)
+
+    def decode(self, z):
+        return torch.tanh(self.from_z(z))
+"""
+OUTPUT = """
+from collections import namedtuple
+from torch.distributions import Categorical, Independent, Normal, kl_divergence
+
+Output = namedtuple("Output", "recon posterior z")
+"""
+
+
+def derived(*edits: tuple[str, str]) -> str:
+    snippet = OUTPUT + BASE + HEIR
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    return snippet
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("Output(self.decode(z), posterior, z)", "self.decode(z), posterior")],
+        [("Output(self.decode(z), posterior, z)", "{'recon': self.decode(z), 'posterior': posterior, 'z': z}")],
+        [("return Independent(Normal(mean, torch.exp(0.5 * log_var)), 1)", "return Normal(mean, F.softplus(log_var))")],
+        [("raise NotImplementedError", "...")],
+        [("def encode(self, x):\n        raise NotImplementedError\n\n    ", "")],
+        [("posterior.sample()", "posterior.sample((1,)).squeeze(0)")],
+    ],
+)
+def test_a_method_that_heirs_fill_in(edits: list[tuple[str, str]]) -> None:
+    assert_flagged(derived(*edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("posterior.sample()", "posterior.rsample()")],
+        [("posterior.sample()", "posterior.rsample() if self.training else posterior.sample()")],
+        [("posterior.sample()", "posterior.mean")],
+        [("Output(self.decode(z), posterior, z)", "Output(z, posterior, z)")],
+        [("Output(self.decode(z), posterior, z)", "Output(self.decode(z), posterior.log_prob(z), z)")],
+        [("Output(self.decode(z), posterior, z)", "self.decode(z)")],
+        [("Independent(Normal(mean, torch.exp(0.5 * log_var)), 1)", "Categorical(logits=mean)")],
+        [("Independent(Normal(mean, torch.exp(0.5 * log_var)), 1)", "distribution_of(mean, log_var)")],
+        [("Independent(Normal(mean, torch.exp(0.5 * log_var)), 1)", "Normal(torch.zeros(4), torch.ones(4))")],
+        [("    def forward", "    @torch.no_grad()\n    def forward")],
+        [("class SequenceModel(LatentModel)", "class SequenceModel(nn.Module)")],
+        [(HEIR, "")],
+    ],
+)
+def test_look_alikes_of_what_heirs_fill_in(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(derived(), *edits), CODE)
+
+
+GIVEN = """
+from torch.distributions import Categorical, Normal
+
+class Sampler:
+    def draw(self, of, sizes=()):
+        return of.sample(sizes)  # !
+
+class Autoencoder(Sampler, nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+
+    def forward(self, x):
+        mean, log_std = self.encoder(x).chunk(2, dim=-1)
+        posterior = Normal(mean, log_std.exp())
+        z = self.draw(posterior)
+        return self.decoder(z), posterior
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.draw(posterior)", "self.draw(of=posterior)"),
+        ("self.draw(posterior)", "self.draw(Normal(mean, log_std.exp()))"),
+        ("return of.sample(sizes)", "code = of.sample(sizes)\n        return code"),
+    ],
+)
+def test_a_helper_that_is_given_the_distribution(edit: tuple[str, str]) -> None:
+    assert_flagged(GIVEN, CODE)
+    marked = GIVEN.replace("  # !", "").replace(*edit)
+    assert_flagged(marked.replace("of.sample(sizes)", "of.sample(sizes)  # !"), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("of.sample(sizes)", "of.rsample(sizes)"),
+        ("of.sample(sizes)", "of.rsample(sizes) if of.has_rsample else of.sample(sizes)"),
+        ("return of.sample(sizes)", "of = wrapped(of)\n        return of.sample(sizes)"),
+        ("return of.sample(sizes)", "return of.log_prob(of.sample(sizes))"),
+        ("return of.sample(sizes)", "of.sample(sizes)\n        return of.mean"),
+        ("    def draw", "    @torch.no_grad()\n    def draw"),
+        ("Normal(mean, log_std.exp())", "Categorical(logits=mean)"),
+        ("Normal(mean, log_std.exp())", "make(mean, log_std)"),
+        ("self.decoder(z), posterior", "z, posterior"),
+        ("self.decoder(z), posterior", "self.decoder(z)"),
+        ("self.decoder(z), posterior", "self.decoder(z), posterior.log_prob(z)"),
+    ],
+)
+def test_look_alikes_of_such_a_helper(edit: tuple[str, str]) -> None:
+    assert_clean(twin(GIVEN, edit), CODE)

@@ -596,3 +596,160 @@ def test_a_registry_of_another_file(tmp_path: Path) -> None:
     losses, training_loop = chosen("LOSSES[kind](2)").split("def fit(")
     files = {"losses.py": header + losses, "main.py": f"{header}from losses import LOSSES\n\ndef fit({training_loop}"}
     assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["main.py"]
+
+
+PICKING = """
+def build_criterion(kind, tasks):
+    kinds = {"plain": Plain, "weighted": Uncertainty}
+    return kinds[kind["name"]](tasks)
+
+def make_criterion(kind, tasks):
+    maker = LOSSES.get(kind, Plain)
+    criterion = maker(tasks)
+    return criterion
+
+def create_loss(kind, tasks):
+    makers = {"plain": lambda: Plain(), "weighted": lambda: Uncertainty(tasks)}
+    return makers[kind]()
+
+def class_of(kind):
+    return Uncertainty if kind == "weighted" else Plain
+
+def get_loss(kind, tasks):
+    return class_of(kind)(tasks)
+
+def make_weighted(tasks):
+    return Uncertainty(tasks)
+
+MAKERS = {"plain": Plain, "weighted": make_weighted}
+
+def init_loss(kind, tasks):
+    loss_class = MAKERS[kind]
+    return loss_class(tasks)
+
+def select_objective(kind, tasks):
+    return build_criterion(kind, tasks)
+
+def build_plain_loss(kind, tasks):
+    kinds = {"plain": Plain, "layered": Layered}
+    return kinds[kind](tasks)
+
+def choose_loss(kind, tasks):
+    return kind.losses[kind.name](tasks)
+"""
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "build_criterion(kind, 2)",
+        "make_criterion(kind, 2).to(device)",
+        "create_loss(kind, 2)",
+        "get_loss(kind, 2)",
+        "init_loss(kind, 2)",
+        "select_objective(kind, tasks=2)",
+        'LOSSES[kind["name"]](2)',
+        "LOSSES.get(kind, Plain)(2)",
+        "MAKERS[kind](2)",
+    ],
+)
+def test_ways_to_pick_a_loss(by: str) -> None:
+    assert_flagged(chosen(by, extra=PICKING), CODE)
+
+
+def test_a_class_that_is_picked_first() -> None:
+    picked = "    loss_cls = {'plain': Plain, 'weighted': Uncertainty}[kind]\n    criterion ="
+    assert_flagged(chosen("loss_cls(2)").replace("    criterion =", picked), CODE)
+
+
+@pytest.mark.parametrize(
+    "by", ["build_plain_loss(kind, 2)", "choose_loss(kind, 2)", "PLAIN.get(kind)(2)", "kind.get('loss')(2)"]
+)
+def test_ways_to_pick_what_has_no_parameters(by: str) -> None:
+    assert_clean(twin(chosen(by, extra=PICKING)), CODE)
+
+
+OF_A_HELPER = """
+def make_optimizer(kind, *modules):
+    groups = [{"params": p} for module in modules for p in module.parameters()]
+    return getattr(torch.optim, kind)(groups, lr=1e-3)
+"""
+ADAM = "torch.optim.Adam(model.parameters(), lr=1e-3)"
+
+
+def returning(given: str, after: str = "", *, optimizer: str = "make_optimizer(kind, model)") -> str:
+    snippet = chosen("build_criterion(kind, 2)", extra=PICKING + OF_A_HELPER).replace(ADAM, optimizer)
+    return f"{snippet.rstrip()}\n    return {given}\n{dedent(after)}"
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("criterion", ""),
+        ("model, criterion", ""),
+        ("criterion", "criterion = fit(loader, 'cpu', print, 'weighted')"),
+        ("model, criterion", "fit(loader, 'cpu', print, 'weighted')"),
+        (
+            "model, criterion",
+            """
+            def main(loader):
+                net, loss = fit(loader, "cpu", print, "weighted")
+                torch.save(loss.state_dict(), "loss.pt")
+            """,
+        ),
+    ],
+)
+def test_a_loss_that_is_returned_when_it_was_to_be_trained(given: str, after: str) -> None:
+    assert_flagged(returning(given, after), CODE)
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("[criterion]", "torch.optim.Adam(fit(loader, 'cpu', print, 'weighted')[0].parameters())"),
+        ("criterion.log_vars", ""),
+        (
+            "model, criterion",
+            """
+            def main(loader):
+                net, loss = fit(loader, "cpu", print, "weighted")
+                refine(loss, torch.optim.SGD(loss.parameters(), lr=0.1))
+            """,
+        ),
+        (
+            "model, criterion",
+            """
+            def main(loader):
+                refine(*fit(loader, "cpu", print, "weighted"))
+            """,
+        ),
+        (
+            "criterion",
+            """
+            class Task:
+                def __init__(self, loader):
+                    self.criterion = fit(loader, "cpu", print, "weighted")
+            """,
+        ),
+    ],
+)
+def test_a_loss_that_is_returned_to_who_may_train_it(given: str, after: str) -> None:
+    assert_clean(twin(returning(given, after)), CODE)
+
+
+def test_an_optimizer_of_a_helper_that_is_given_the_loss() -> None:
+    assert_clean(twin(returning("criterion", optimizer="make_optimizer(kind, model, criterion)")), CODE)
+    assert_clean(twin(returning("criterion", optimizer="make_optimizer(kind, *parts(model, criterion))")), CODE)
+
+
+def test_a_loss_a_model_and_an_optimizer_of_three_files(tmp_path: Path) -> None:
+    header = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+    losses, training_loop = returning("criterion", "criterion = fit([], 'cpu', print, 'weighted')").split("def fit(")
+    losses, helper = losses.split("def make_optimizer")
+    files = {
+        "losses.py": header + losses,
+        "optimizers.py": f"{header}\ndef make_optimizer{helper}",
+        "main.py": f"{header}from losses import build_criterion\nfrom optimizers import make_optimizer\n\n"
+        f"def fit({training_loop}",
+    }
+    assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["main.py"]

@@ -81,7 +81,7 @@ def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
         yield Draw(call, flow.site(call), tuple(arg.value for arg in call.args[:2]))
     elif func.name != "normal":
         made = [each.expr for each in origins(flow, func.value)]
-        if made and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made):
+        if _is_reparametrized(made):
             yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)))
         elif made and all(isinstance(each, t.Call) and each.name == _ONE_HOT for each in made) and not _estimates(flow):
             yield Draw(call, flow.site(call), (func.value, *flow.ref.bound_to(func.value)), is_one_hot=True)
@@ -108,6 +108,38 @@ def _drawn_by_callees(flow: Flow, call: t.Call) -> Iterator[Draw]:
         if callee is not None:
             given = (*(arg.value for arg in call.args), call)
             yield from (draw._replace(node=call, of=given) for draw in _returned(callee))
+            yield from _drawn_of_given(flow, call, callee)
+
+
+def _drawn_of_given(flow: Flow, call: t.Call, callee: Flow) -> Iterator[Draw]:
+    """What a function draws of a distribution that it is given, and returns: ``self.draw(posterior)``."""
+    hidden = set(cut(callee.ref.define))
+    for node in callee.ref.calls if not _is_for_evaluation(callee) and not _is_for_evaluation(flow) else ():
+        func = node.func if node not in hidden else None
+        name = t.path_of(func.value) if isinstance(func, t.Attribute) and func.name in ("sample", "sample_n") else None
+        given = callee.ref.given_by(call).get(name) if name is not None and name not in callee.ref.assigned else None
+        made = [each.expr for each in origins(flow, given)] if given is not None else []
+        if given is None or not _is_reparametrized(made) or not _is_used_besides(flow, call, made):
+            continue
+        draw = Draw(node, callee.site(node), ())
+        for place in _places(callee.ref.define, draw, names_of(callee, draw)):
+            yield Draw(call, draw.site, (given, *flow.ref.bound_to(given)), place)
+
+
+def _is_used_besides(flow: Flow, draw: t.Call, made: list[t.Expr]) -> bool:
+    """Whether a distribution, or what it is computed of, is used for anything but to draw: as by ``kl_divergence``."""
+    bound = [stmt for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign)]
+    making = [stmt for stmt in bound if any(stmt.value is each for each in made)]
+    known = set(t.walk([draw, *making, *(target for stmt in bound for target in stmt.targets)]))
+    names = {node.id for node in t.walk([*(arg.value for arg in draw.args), *making]) if isinstance(node, t.Name)} - {
+        "self"
+    }
+    nodes = (node for node in flow.ref.define.nodes if isinstance(node, t.Name) and node.id in names)
+    return any(node not in known for node in nodes)
+
+
+def _is_reparametrized(made: list[t.Expr]) -> bool:
+    return bool(made) and all(isinstance(each, t.Call) and each.name in _REPARAMETRIZED for each in made)
 
 
 def _returned(flow: Flow) -> Iterator[Draw]:

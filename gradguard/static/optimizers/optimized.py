@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.optimizers.parameter_groups import modules_behind, modules_given_by
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.made_objects import callers
 from gradguard.static.program.paths import is_part
@@ -37,10 +38,15 @@ def optimized(c: Called) -> frozenset[str] | None:
     if (groups := _in_groups(c, given)) is not None:
         return groups
     if isinstance(parameters, t.Display) and not calls:
-        return _all_known([t.path_of(item) if _is_made_leaf(c, item) else None for item in parameters.items])
+        leaves = _all_known([t.path_of(item) if _is_made_leaf(c, item) else None for item in parameters.items])
+        if leaves is not None:
+            return leaves
     call = parameters if isinstance(parameters, t.Call) else None
     ref = c.flow.value(call.func, c.state).ref if call is not None else None
-    inside = _given_by(ref, call) if call is not None and isinstance(ref, FunctionRef) else []
+    if call is not None and isinstance(ref, FunctionRef):
+        inside = _given_by(ref, call)
+    else:
+        inside = modules_behind(c.flow.ref, given) if given is not None else []
     return _all_known([_as_kept(c, path) for path in inside])
 
 
@@ -49,11 +55,13 @@ def _given_by(ref: FunctionRef, call: t.Call) -> list[str | None]:
 
     In the words of its caller; None for whatever is no module, and no parameter, that the caller has a path for.
     """
+    heads = {name: t.path_of(given) for name, given in ref.given_by(call).items() if name not in ref.assigned}
     if ref.owner is not None:
-        heads = {"self": _owner(call)}
-    else:
-        heads = {name: t.path_of(given) for name, given in ref.given_by(call).items() if name not in ref.assigned}
-    inside = (path.partition(".") if path is not None else ("", "", "") for path in _given_back(ref))
+        heads["self"] = _owner(call)
+    found = list(_given_back(ref))
+    if not found or None in found:
+        return modules_given_by(ref, call)
+    inside = (path.partition(".") if path is not None else ("", "", "") for path in found)
     return [of + dot + rest if (of := heads.get(head)) is not None else None for head, dot, rest in inside]
 
 
@@ -166,8 +174,9 @@ def _written(method: FunctionRef, given: t.Expr) -> t.Expr:
     """What is given, or what its variable is bound to where nothing else happens to that."""
     bound = method.assigned.get(given.id, []) if isinstance(given, t.Name) else []
     path = t.path_of(given)
-    changes = (call for call in method.calls if isinstance(call.func, t.Attribute))
-    return given if len(bound) != 1 or any(_owner(call) == path for call in changes) else bound[0]
+    changed = {_owner(call) for call in method.calls if isinstance(call.func, t.Attribute)}
+    changed.update(t.path_of(stmt.target) for stmt in method.define.statements if isinstance(stmt, t.Augment))
+    return given if len(bound) != 1 or path in changed else bound[0]
 
 
 def _modules_in(expr: t.Expr, ref: FunctionRef | None = None) -> Iterator[str | None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.model import Replacement
+from gradguard.static.optimizers.parameter_groups import modules_behind
 from gradguard.static.optimizers.replaced_in_loops import in_next_iteration
 from gradguard.static.optimizers.replacing import adapts, adds, is_below, is_of_each, replaces, replacing, splits
 from gradguard.static.program.classes import Class
@@ -78,10 +79,20 @@ def _given_by_name(flow: Flow, stmt: t.Stmt, path: str, made: Value) -> frozense
     direct = frozenset(_asked_for_parameters(call))
     helper = flow.ref.callee(call) if not direct else None
     if helper is None:
-        return direct
-    inside = frozenset(own for value in helper.given_back() for own in _asked_for_parameters(value))
+        return direct or _behind(flow.ref, call)
+    given = list(helper.given_back())
+    inside = frozenset(own for value in given for own in _asked_for_parameters(value))
+    inside = inside or frozenset(own for value in given for own in _behind(helper, value))
     kept = (own for own in inside if own.startswith("self.") and helper.owner is not None)
     return frozenset((*_as_given(helper, call, inside), *kept))
+
+
+def _behind(ref: FunctionRef, made: t.Expr) -> frozenset[str]:
+    """The modules behind what is computed first for a call: ``OPTIMIZERS[name](layer_groups(net), lr=1e-3)``."""
+    given = made.argument("params", 0) if isinstance(made, t.Call) else None
+    is_computed = isinstance(given, t.Call) or (isinstance(given, t.Name) and given.id in ref.assigned)
+    behind = modules_behind(ref, given) if given is not None and is_computed else []
+    return frozenset(path for path in behind if path is not None) if None not in behind else frozenset()
 
 
 def is_made_by_name(stmt: t.Assign) -> bool:

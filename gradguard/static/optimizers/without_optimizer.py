@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradguard.signs import CHOOSES_LOSS
 from gradguard.static import tree as t
 from gradguard.static.mistakes.optimizers import WithoutOptimizer
 from gradguard.static.model import Backward, Step
-from gradguard.static.optimizers.made_modules import is_made, makers_of
+from gradguard.static.optimizers.chosen_classes import classes_chosen
+from gradguard.static.optimizers.made_modules import is_made
+from gradguard.static.optimizers.schedulers import makes_optimizer
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -126,7 +127,7 @@ def _is_moved(value: t.Expr, path: str) -> bool:
 
 
 def _with_parameters(ref: FunctionRef, path: str, call: t.Call) -> Made | None:
-    if not call.name[:1].isupper():
+    if not call.name[:1].isupper() or call.name in ref.assigned:
         return _chosen_with_parameters(ref, path, call)
     maker = ref.module.value_of(call.func)
     if isinstance(maker.ref, Class):
@@ -146,23 +147,10 @@ def _of_class(cls: Class, path: str, call: t.Call) -> Made | None:
 
 def _chosen_with_parameters(ref: FunctionRef, path: str, call: t.Call) -> Made | None:
     """What a name picks, where that may be an object which is there for its parameters alone: ``LOSSES[name](512)``."""
-    classes = list(_chosen_from(ref, call))
+    classes = classes_chosen(ref, call)
     made = (found for cls in classes if not _FIXED.search(cls.name) and (found := _of_class(cls, path, call)))
     sure = next((each for each in made if each.is_sure), None)
     return sure._replace(methods=frozenset.intersection(*map(_computing, classes))) if sure is not None else None
-
-
-def _chosen_from(ref: FunctionRef, call: t.Call) -> Iterator[Class]:
-    """The classes of the program of which a call makes one: by a global dict, or a function that gives what it made."""
-    if isinstance(call.func, t.Subscript):
-        for script, maker in makers_of(ref, call.func.value):
-            found = script.module.value_of(maker).ref if isinstance(maker, t.Expr) else maker
-            yield from (found,) if isinstance(found, Class) else ()
-        return
-    callee = ref.callee(call) if re.fullmatch(CHOOSES_LOSS, call.name) is not None else None
-    for given in callee.given_back() if callee is not None else ():
-        found = callee.module.value_of(given.func).ref if callee is not None and isinstance(given, t.Call) else None
-        yield from (found,) if isinstance(found, Class) else ()
 
 
 def _computing(cls: Class) -> frozenset[str]:
@@ -277,7 +265,7 @@ def _makes_layers(cls: Class) -> bool:
 
 
 def _untrained(flow: Flow, made: Made) -> WithoutOptimizer | None:
-    known = places(flow.project, flow.ref, made.path, made.methods)
+    known = places(flow.project, flow.ref, made.path, made.methods, is_done=True)
     if known is None or (not made.is_sure and any(_is_evaluated(place) for place in known)):
         return None
     runs = {id(call) for place in known for call in place.ref.calls if _runs(call, place.path, made.methods)}
@@ -328,12 +316,9 @@ def _holds(key: object, nodes: set[int]) -> bool:
 
 
 def _optimizers(ref: FunctionRef) -> Iterator[tuple[str, t.Call]]:
-    """The optimizers of torch that a function makes, by their paths."""
+    """The optimizers that a function makes, or has made, by their paths."""
     for path, values in ref.assigned.items():
-        for call in values:
-            name = str(ref.module.value_of(call.func).ref) if isinstance(call, t.Call) else ""
-            if isinstance(call, t.Call) and name.startswith("torch.optim.") and name.count(".") == 2:
-                yield path, call
+        yield from ((path, call) for call in values if isinstance(call, t.Call) and makes_optimizer(ref, call))
 
 
 def _stepping_after(flow: Flow, losses: list[Backward]) -> Iterator[str]:

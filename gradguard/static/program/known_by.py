@@ -11,6 +11,8 @@ from gradguard.static.files.lines import lines_with
 from gradguard.static.files.outline import SCRIPT
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.made_objects import Place as Caller
+from gradguard.static.program.made_objects import callers
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.project import Module, Project
 from gradguard.static.screen import everything
@@ -33,7 +35,13 @@ class Place(NamedTuple):
 
 
 def places(
-    project: Project, ref: FunctionRef, path: str, methods: frozenset[str] = frozenset(), *, in_modules: bool = False
+    project: Project,
+    ref: FunctionRef,
+    path: str,
+    methods: frozenset[str] = frozenset(),
+    *,
+    in_modules: bool = False,
+    is_done: bool = False,
 ) -> list[Place] | None:
     """Where an object is known that a function makes; None where something else may become of it (reads other files).
 
@@ -41,14 +49,16 @@ def places(
         path: of the variable, or the attribute, that it is bound to.
         methods: what may be called of it, besides what any module has.
         in_modules: it may be a part of a module: what becomes of that is for the caller to ask.
+        is_done: the function may return it, where its callers do nothing else to it either.
     """
-    search = _Search(project, methods, in_modules)
+    search = _Search(project, methods, in_modules, is_done)
     return search.found if search.follow(ref, path) else None
 
 
 class _Search:
-    def __init__(self, project: Project, methods: frozenset[str], in_modules: bool) -> None:
-        self.project, self.methods, self.in_modules = project, methods | _HARMLESS, in_modules
+    def __init__(self, project: Project, methods: frozenset[str], in_modules: bool, is_done: bool) -> None:
+        self.project, self.methods = project, methods | _HARMLESS
+        self.in_modules, self.is_done = in_modules, is_done
         self.found: list[Place] = []
 
     def follow(self, ref: FunctionRef, path: str, depth: int = 0) -> bool:
@@ -92,6 +102,11 @@ class _Search:
             seen.update(id(each) for each in _harmless(node, path, self.methods))
             seen.update(id(each) for each in _given(node, path))
             seen.update(id(each) for each in _in_turn(node, path))
+            if isinstance(node, t.Return) and self.is_done and not depth and not path.startswith("self."):
+                returned = list(_returned(node, path))
+                if not all(self._into_callers(ref, place, depth) for _, place in returned):
+                    return False
+                seen.update(id(item) for item, _ in returned)
         return all(id(node) in seen for node in ref.define.nodes if _is_at(node, path))
 
     def _handed_on(self, ref: FunctionRef, node: t.Node, path: str, depth: int) -> bool:
@@ -124,6 +139,27 @@ class _Search:
         names = names[1:] if called.owner is not None and names[:1] == ["self"] else names
         name = arg.keyword or (names[position] if position < len(names) else None)
         return name in names and name is not None and self.follow(called, name, depth + 1)
+
+    def _into_callers(self, ref: FunctionRef, place: int | None, depth: int) -> bool:
+        """Whether nothing else becomes of it where a function is called that returns it.
+
+        Args:
+            place: which part of what is returned it is; None where it is the whole.
+        """
+        inside, self.found = self.found, list(self.found)  # what becomes of it then is no part of what is asked
+        is_harmless = all(self._into_caller(caller, call, place, depth) for caller, call in callers(ref))
+        self.found = inside
+        return is_harmless
+
+    def _into_caller(self, caller: Caller, call: t.Call, place: int | None, depth: int) -> bool:
+        if caller.ref is None or call in caller.ref.calls_for_effect:
+            return caller.ref is not None
+        bound = (stmt for stmt in caller.ref.define.statements if isinstance(stmt, t.Assign) and stmt.value is call)
+        target = next((stmt.targets[0] for stmt in bound if len(stmt.targets) == 1), None)
+        if place is not None:
+            items = target.items if isinstance(target, t.Display) else []
+            target = items[place] if place < len(items) else None
+        return isinstance(target, t.Name) and self.follow(caller.ref, target.id, depth + 1)
 
     def _is_known_outside(self, owner: Class, name: str) -> bool:
         """Whether other code may reach the attribute, or the class has heirs."""
@@ -179,7 +215,7 @@ def _given(node: t.Node, path: str) -> Iterator[t.Node]:
 def _harmless(node: t.Node, path: str, methods: frozenset[str]) -> Iterator[t.Node]:
     """Where it is run, moved, saved, or shown."""
     if isinstance(node, t.Assign):
-        yield from (target for target, _ in t.pairs(node.targets, node.value) if _is_at(target, path))
+        yield from (name for target in node.targets for name in t.names_in(target) if _is_at(name, path))
     elif isinstance(node, t.Text) or (isinstance(node, t.Call) and node.name in _SHOWING):
         yield from (
             each for each in t.walk(node.parts if isinstance(node, t.Text) else list(node.args)) if _is_at(each, path)
@@ -194,6 +230,14 @@ def _harmless(node: t.Node, path: str, methods: frozenset[str]) -> Iterator[t.No
             yield of
         elif isinstance(of, t.Attribute) and _is_at(of.value, path) and node.func.name in _READING:
             yield of.value
+
+
+def _returned(stmt: t.Return, path: str) -> Iterator[tuple[t.Node, int | None]]:
+    """Where a function gives it back, each with which part of what it returns that is."""
+    if stmt.value is not None and _is_at(stmt.value, path):
+        yield stmt.value, None
+    items = stmt.value.items if isinstance(stmt.value, t.Display) else []
+    yield from ((item, place) for place, item in enumerate(items) if _is_at(item, path))
 
 
 def _in_turn(node: t.Node, path: str) -> Iterator[t.Node]:
