@@ -70,6 +70,7 @@ from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
+from gradguard.static.losses.lost_derivatives import lost_derivatives
 from gradguard.static.losses.moving_targets import moving_targets
 from gradguard.static.losses.never_recorded import never_recorded
 from gradguard.static.losses.normalised_twice import normalised_twice
@@ -133,6 +134,7 @@ from gradguard.static.mistakes.losses import (
     Exchanged,
     LiveAdvantage,
     LiveMultiplied,
+    LostDerivative,
     MovingTarget,
     NeverRecorded,
     NormalisedTwice,
@@ -497,6 +499,10 @@ class Mistakes:
     def live_multipliers(self) -> list[LiveMultiplied]:
         """The factors in the loss of a multiplier that the same backward trains against it."""
         return list(live_multipliers(self.flow)) if self.flow.facts.backwards else []
+
+    def lost_derivatives(self) -> list[LostDerivative]:
+        """The derivatives without a graph in an equation that is trained."""
+        return list(lost_derivatives(self.flow)) if self.flow.facts.backwards else []
 
     def moving_targets(self) -> list[MovingTarget]:
         """The targets that the network which is trained computes itself, with their graph."""

@@ -299,3 +299,18 @@ class DetachedStart:
     backward: Site
     step: Site
     optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostDerivative:
+    """A derivative without its graph stands in an equation beside what it is the derivative of.
+
+    Args:
+        site: what computes it.
+        term: where it stands.
+        backward: that of the loss which the equation is in.
+    """
+
+    site: Site
+    term: Site
+    backward: Site
