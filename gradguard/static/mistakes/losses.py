@@ -153,12 +153,14 @@ class CancelledRatio:
         ratio: what divides the two.
         new: the path of the new one.
         old: that of the old one.
+        is_made_again: it is computed again, in the same way.
     """
 
     site: Site
     ratio: Site
     new: str
     old: str
+    is_made_again: bool
 
 
 @dataclass(frozen=True, slots=True)
