@@ -18,8 +18,8 @@ ratio = torch.exp(logps - old_logps)
 old_logps = logps.detach() if inputs["old_logps"] is None else inputs["old_logps"]
 ```
 
-So it is where the old one is computed again beside the new one, by the same policy: `old = pi.dist(obs).log_prob(act)`. It
-is to be kept from when the policy acted.
+So it is where the old one is computed again beside the new one, by the same policy: `old = pi.dist(obs).log_prob(act)`.
+It is to be kept from when the policy acted.
 
 **Not flagged.** What is detached, or made under `no_grad`; an old one that is kept from an iteration before, while the
 loop makes the new one again; a reference that is the policy itself where there is no other, for a KL of zero.
