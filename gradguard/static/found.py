@@ -31,6 +31,7 @@ from gradguard.static.evaluation.awaited_words import awaited_words
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
+from gradguard.static.evaluation.never_put_back import never_put_back
 from gradguard.static.evaluation.not_entered import not_entered
 from gradguard.static.evaluation.put_off import put_off
 from gradguard.static.evaluation.thrown_away import thrown_away
@@ -99,7 +100,7 @@ from gradguard.static.mistakes.backward import (
     WastedBackward,
     WrittenBehind,
 )
-from gradguard.static.mistakes.evaluation import AwaitedWord, FrozenInTraining, NeverInEvaluation
+from gradguard.static.mistakes.evaluation import AwaitedWord, FrozenInTraining, NeverInEvaluation, NeverPutBack
 from gradguard.static.mistakes.kept import (
     ClassList,
     CutWhenRead,
@@ -327,6 +328,10 @@ class Mistakes:
     def never_in_evaluation(self) -> list[NeverInEvaluation]:
         """The evaluations of models that nothing puts into evaluation mode (reads other files)."""
         return list(never_in_evaluation(self.flow)) if self.flow.facts.forwards else []
+
+    def never_put_back(self) -> list[NeverPutBack]:
+        """Where averaged weights are put into a network that it never gets out again (reads other files)."""
+        return list(never_put_back(self.flow))
 
     def not_entered(self) -> list[Site]:
         """The statements that only make a gradient mode: ``torch.no_grad()``."""
