@@ -200,6 +200,7 @@ from gradguard.static.optimizers.stale_schedulers import stale_schedulers
 from gradguard.static.optimizers.stepped_twice import stepped_twice
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
+from gradguard.static.optimizers.trained_copies import trained_copies
 from gradguard.static.optimizers.trained_teachers import trained_teachers
 from gradguard.static.optimizers.unapplied_rates import unapplied_rates
 from gradguard.static.optimizers.unfrozen_later import unfrozen_later
@@ -638,8 +639,8 @@ class Mistakes:
         return list(unapplied_rates(self.flow))
 
     def unreached(self) -> list[Unreached]:
-        """The backwards after which an optimizer steps whose parameters they do not reach."""
-        return list(unreached(self.flow)) if self.flow.facts.steps else []
+        """The backwards after which an optimizer steps whose parameters they do not reach (reads other files)."""
+        return [*unreached(self.flow), *trained_copies(self.flow)] if self.flow.facts.steps else []
 
     def unregistered(self) -> list[Unregistered]:
         """The plain lists and dicts in which a module puts what has parameters (reads other files)."""
