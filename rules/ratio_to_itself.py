@@ -18,6 +18,9 @@ ratio = torch.exp(logps - old_logps)
 old_logps = logps.detach() if inputs["old_logps"] is None else inputs["old_logps"]
 ```
 
+So it is where the old one is computed again beside the new one, by the same policy: `old = pi.dist(obs).log_prob(act)`.
+It is to be kept from when the policy acted.
+
 **Not flagged.** What is detached, or made under `no_grad`; an old one that is kept from an iteration before, while the
 loop makes the new one again; a reference that is the policy itself where there is no other, for a KL of zero.
 
@@ -37,7 +40,7 @@ from gradguard.static.model import Function
 
 _OLD = sign(
     "old", "prev", "Old", "behav", "rollout", "sampl", "acted",
-    pattern=r"\b\w*(?:[oO]ld|prev|behav|rollout|sampl|acted)\w*\s*=[^=]*[A-Za-z]",
+    pattern=r"\b\w*(?:[oO]ld|prev|behav|rollout|sampl|acted)\w*(?:\s*,\s*\w+)*\s*=[^=]*[A-Za-z]",
     own=True,
 )  # fmt: skip
 _DIVIDES = sign(
@@ -54,11 +57,14 @@ rule = Rule("GG258", "ratio-to-itself", Severity.ERROR, ((_OLD, _DIVIDES, _TORCH
 @rule.in_source
 def has_no_gradient(function: Function) -> Iterator[Finding]:
     for each in function.mistakes.cancelled_ratios():
-        edit = detached(each.site)
+        edit = detached(each.site) if not each.is_made_again else None
+        how = f"computed again as `{each.new}` is" if each.is_made_again else f"`{each.new}` with its graph"
         yield rule.finding(
             each.site,
-            f"`{each.old}` is `{each.new}` with its graph: their ratio is one, and its gradient is zero",
-            help=f"`{one_line(each.site.code)}.detach()` makes it a number",
+            f"`{each.old}` is {how}: their ratio is one, and its gradient is zero",
+            help="keep what the policy gave when it acted"
+            if each.is_made_again
+            else f"`{one_line(each.site.code)}.detach()` makes it a number",
             related=(each.ratio.related("this is the ratio"),),
             fix=Fix("detach the old one", (edit,), safe=False) if edit is not None else None,
         )

@@ -24,6 +24,9 @@ d_loss = criterion(discriminator(real), ones) + criterion(discriminator(fake.det
 g_loss = criterion(discriminator(fake), ones)
 ```
 
+So it is where the loss is that of a copy, as of the learner of a task in first-order MAML: `deepcopy(net)` gets the
+gradients, and whoever steps the optimizer of `net` has to hand them over, `p.grad = q.grad`.
+
 **Not flagged.** An optimizer of several networks, of which one may be left out on purpose; a loss in which some
 parameter of the optimizer may be; networks that may share parts; a network that is not run in the same function;
 gradients that are not reset before, as they may be those of another loss; a call in between that cannot be read; a
@@ -53,6 +56,15 @@ def steps_without_gradients(function: Function) -> Iterator[Finding]:
             each.backward.related("this backward reaches none of its parameters"),
             each.step.related(f"`{each.optimizer}` steps here without a gradient of it"),
         )
+        if each.is_copied:
+            yield rule.finding(
+                each.run,
+                f"the loss is that of copies of `{each.module}`, which get the gradients: the step of "
+                f"`{each.optimizer}` does not train it",
+                help=f"give the gradients of the copy to `{each.module}`: `p.grad = q.grad` for each of its parameters",
+                related=related[1:],
+            )
+            continue
         yield rule.finding(
             each.cut or each.backward,
             f"the loss of `{each.optimizer}` has no graph that leads to `{each.module}`: its step does not train it",

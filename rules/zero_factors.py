@@ -43,8 +43,9 @@ _ZERO = (
     r"(?:Parameter\([^\n]*\bzeros\w*\(|zeros_\(\s*self\.|constant_\(\s*self\.[\w.]+,\s*0|"
     r"self\.[\w.]+\.(?:zero_|fill_)\()"
 )
+_ZERO_OF_EACH = r"\bin\s*[\[(]\s*self\.[^\n]*\n[^\n]*(?:zeros_|constant_|zero_|fill_)\("
 _TWO_ZEROS = sign(
-    "zeros", "zero_", "constant_", "fill_", pattern=rf"{_ZERO}(?s:.*?){_ZERO}", own=True, across=True
+    "zeros", "zero_", "constant_", "fill_", pattern=rf"{_ZERO}(?s:.*?){_ZERO}|{_ZERO_OF_EACH}", own=True, across=True
 )  # fmt: skip
 _MODULE = sign("Module", "nn.Linear")
 

@@ -32,6 +32,7 @@ from gradguard.static.evaluation.awaited_words import awaited_words
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
+from gradguard.static.evaluation.never_put_back import never_put_back
 from gradguard.static.evaluation.not_entered import not_entered
 from gradguard.static.evaluation.put_off import put_off
 from gradguard.static.evaluation.thrown_away import thrown_away
@@ -72,6 +73,7 @@ from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
+from gradguard.static.losses.lost_derivatives import lost_derivatives
 from gradguard.static.losses.moving_targets import moving_targets
 from gradguard.static.losses.never_recorded import never_recorded
 from gradguard.static.losses.normalised_twice import normalised_twice
@@ -101,7 +103,7 @@ from gradguard.static.mistakes.backward import (
     WastedBackward,
     WrittenBehind,
 )
-from gradguard.static.mistakes.evaluation import AwaitedWord, FrozenInTraining, NeverInEvaluation
+from gradguard.static.mistakes.evaluation import AwaitedWord, FrozenInTraining, NeverInEvaluation, NeverPutBack
 from gradguard.static.mistakes.kept import (
     ClassList,
     CutWhenRead,
@@ -137,6 +139,7 @@ from gradguard.static.mistakes.losses import (
     Exchanged,
     LiveAdvantage,
     LiveMultiplied,
+    LostDerivative,
     MovingTarget,
     NeverRecorded,
     NormalisedTwice,
@@ -201,6 +204,7 @@ from gradguard.static.optimizers.stale_schedulers import stale_schedulers
 from gradguard.static.optimizers.stepped_twice import stepped_twice
 from gradguard.static.optimizers.tied_by_data import tied_by_data
 from gradguard.static.optimizers.trained_averages import trained_averages
+from gradguard.static.optimizers.trained_copies import trained_copies
 from gradguard.static.optimizers.trained_teachers import trained_teachers
 from gradguard.static.optimizers.unapplied_rates import unapplied_rates
 from gradguard.static.optimizers.unfrozen_later import unfrozen_later
@@ -333,6 +337,10 @@ class Mistakes:
     def never_in_evaluation(self) -> list[NeverInEvaluation]:
         """The evaluations of models that nothing puts into evaluation mode (reads other files)."""
         return list(never_in_evaluation(self.flow)) if self.flow.facts.forwards else []
+
+    def never_put_back(self) -> list[NeverPutBack]:
+        """Where averaged weights are put into a network that it never gets out again (reads other files)."""
+        return list(never_put_back(self.flow))
 
     def not_entered(self) -> list[Site]:
         """The statements that only make a gradient mode: ``torch.no_grad()``."""
@@ -510,6 +518,10 @@ class Mistakes:
         """The factors in the loss of a multiplier that the same backward trains against it."""
         return list(live_multipliers(self.flow)) if self.flow.facts.backwards else []
 
+    def lost_derivatives(self) -> list[LostDerivative]:
+        """The derivatives without a graph in an equation that is trained."""
+        return list(lost_derivatives(self.flow)) if self.flow.facts.backwards else []
+
     def moving_targets(self) -> list[MovingTarget]:
         """The targets that the network which is trained computes itself, with their graph."""
         return list(moving_targets(self.flow))
@@ -639,8 +651,8 @@ class Mistakes:
         return list(unapplied_rates(self.flow))
 
     def unreached(self) -> list[Unreached]:
-        """The backwards after which an optimizer steps whose parameters they do not reach."""
-        return list(unreached(self.flow)) if self.flow.facts.steps else []
+        """The backwards after which an optimizer steps whose parameters they do not reach (reads other files)."""
+        return [*unreached(self.flow), *trained_copies(self.flow)] if self.flow.facts.steps else []
 
     def unregistered(self) -> list[Unregistered]:
         """The plain lists and dicts in which a module puts what has parameters (reads other files)."""

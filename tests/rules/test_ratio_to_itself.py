@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, findings, source, twin
+from tests.rules.snippets import assert_clean, assert_flagged, findings, lines_in_files, source, twin
 
 CODE = "GG258"
 
@@ -144,3 +146,130 @@ def test_the_finding_brings_the_cut() -> None:
     (edit,) = finding.fix.edits
     assert edit.text == "log_prob.detach()"
     assert "ratio = (log_prob - old_log_prob)" in source(PPO).splitlines()[finding.related[0].line - 1]
+
+
+AGAIN = """
+    class Learner:
+        def __init__(self, net, lr=3e-3):
+            self.net = net
+            self.opt = torch.optim.Adam(self.net.parameters(), lr=lr)
+
+        def surrogate(self, obs, act, logp, adv):
+            dist = self.net.dist(obs)
+            new_logp = dist.log_prob(act)
+            old_logp = self.net.dist(obs).log_prob(act)  # !
+            ratio = torch.exp(new_logp - old_logp)
+            return -torch.min(ratio * adv, ratio.clamp(0.8, 1.2) * adv).mean()
+"""
+
+IN_LOOP = """
+    def update(policy, optimizer, memory, clip=0.2):
+        for _ in range(10):
+            for states, actions, advantages in memory:
+                old_log_probs, _ = policy.evaluate(states, actions)  # !
+                log_probs, entropy = policy.evaluate(states, actions)
+                ratios = (log_probs - old_log_probs).exp()
+                surr = torch.min(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
+                loss = -surr.mean() - 0.01 * entropy.mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+TOKENS = """
+    def policy_loss(model, batch):
+        logits = model(batch["ids"], attention_mask=batch["mask"]).logits
+        logprobs = F.log_softmax(logits, -1).gather(-1, batch["labels"])
+        logits_prev = model(batch["ids"], attention_mask=batch["mask"]).logits
+        prev_logprobs = F.log_softmax(logits_prev, -1).gather(-1, batch["labels"])  # !
+        delta = logprobs - prev_logprobs
+        ratio = torch.exp(delta)
+        return -(ratio * batch["adv"]).mean()
+"""
+
+QUOTIENT = """
+    def step(actor, optimizer, s, a, adv):
+        mean, std = actor(s)
+        prob = actor.density(s).prob(a)
+        behaviour_prob = actor.density(s).prob(a)  # !
+        loss = -(prob / behaviour_prob * adv).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("snippet", [AGAIN, IN_LOOP, TOKENS, QUOTIENT])
+def test_an_old_one_that_is_computed_again(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+    (finding,) = findings(snippet, CODE)
+    assert finding.fix is None
+
+
+def test_one_of_another_file(tmp_path: Path) -> None:
+    network = """\
+        import torch
+        from torch import nn
+        from torch.distributions import Categorical
+
+        class Policy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(4, 2)
+
+            def log_prob(self, x, a):
+                return Categorical(logits=self.body(x)).log_prob(a)
+    """
+    train = """\
+        import torch
+        from network import Policy
+
+        def run(batches):
+            policy = Policy()
+            opt = torch.optim.Adam(policy.parameters())
+            for x, a, adv, logp in batches:
+                logp_now = policy.log_prob(x, a)
+                logp_old = policy.log_prob(x, a)
+                loss = -(torch.exp(logp_now - logp_old) * adv).mean()
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+    """
+    files = {"network.py": network, "train.py": train}
+    assert lines_in_files(tmp_path, files, CODE) == [("train.py", 9)]
+    files["train.py"] = train.replace("logp_old = policy.log_prob(x, a)", "logp_old = logp")
+    assert lines_in_files(tmp_path, files, CODE) == []
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(AGAIN, ("old_logp = self.net.dist(obs).log_prob(act)", "old_logp = logp")),
+        twin(AGAIN, ("dist(obs).log_prob(act)", "dist(obs).log_prob(act).detach()")),
+        twin(AGAIN, ("old_logp = self.net.", "old_logp = self.old_net.")),
+        twin(AGAIN, ("old_logp = self.net.dist(obs)", "old_logp = self.net.dist(obs[1:])")),
+        twin(AGAIN, ("old_logp = self.net.dist(obs).log_prob(act)", "old_logp = self.net.dist(obs).log_prob(obs)")),
+        twin(AGAIN, ("old_logp", "ref_logp")),
+        twin(AGAIN, ("            old_logp = ", "            with torch.no_grad():\n                old_logp = ")),
+        twin(AGAIN, ("            old_logp = ", "            self.opt.step()\n            old_logp = ")),
+        twin(AGAIN, ("            old_logp = ", "            obs = self.augment(obs)\n            old_logp = ")),
+        twin(AGAIN, ("            old_logp = ", "            done = self.load_old()\n            old_logp = ")),
+        twin(AGAIN, ("        def surrogate", "        @torch.no_grad()\n        def surrogate")),
+        twin(AGAIN, ("torch.exp(new_logp - old_logp)", "torch.exp(new_logp - old_logp.detach())")),
+        twin(AGAIN, ("ratio = torch.exp(new_logp - old_logp)", "ratio = new_logp - old_logp")),
+        twin(AGAIN, ("log_prob(act)", "log_prob(dist.sample())")),  # of two draws
+        twin(IN_LOOP, ("old_log_probs, _ = policy", "old_log_probs, _ = behaviour")),
+        twin(IN_LOOP, ("old_log_probs, _ =", "_, old_log_probs =")),
+        twin(IN_LOOP, ("            for states, actions", "            old_log_probs, _ = policy.evaluate(memory)\n"
+                       "            for states, actions"),
+             ("                old_log_probs, _ = policy.evaluate(states, actions)\n", "")),
+        twin(IN_LOOP, ("ratios = (", "old_log_probs = memory.log_probs\n                ratios = (")),
+        twin(TOKENS, ("logits_prev = model(", "logits_prev = frozen(")),
+        twin(TOKENS, ("batch[\"adv\"]).mean()", "batch[\"adv\"]).mean()"), ("logits_prev = model(batch[\"ids\"]",
+             "logits_prev = model(batch[\"old_ids\"]")),
+        twin(QUOTIENT, ("behaviour_prob = actor", "behaviour_prob = collector")),
+        twin(QUOTIENT, ("prob(a)", "prob(a).item()")),
+    ],
+)  # fmt: skip
+def test_an_old_one_that_is_computed_otherwise(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG229"
 
@@ -168,3 +170,131 @@ def test_actors_that_are_trained_or_may_be(code: str) -> None:
 )
 def test_encoders_that_are_trained_or_not_meant_to_be(code: str) -> None:
     assert_clean(code, CODE)
+
+
+MAML = """
+    import copy
+
+    class MAML:
+        def __init__(self, net, inner_lr=0.02, meta_lr=2e-3):
+            self.net = net
+            self.inner_lr = inner_lr
+            self.meta_opt = torch.optim.Adam(self.net.parameters(), lr=meta_lr)
+            self.criterion = nn.MSELoss()
+
+        def adapt(self, support):
+            x, y = support
+            learner = copy.deepcopy(self.net)  # !
+            inner = torch.optim.SGD(learner.parameters(), lr=self.inner_lr)
+            for _ in range(2):
+                inner.zero_grad()
+                self.criterion(learner(x), y).backward()
+                inner.step()
+            inner.zero_grad()
+            return learner
+
+        def meta_step(self, tasks, k=10):
+            self.meta_opt.zero_grad()
+            total = 0.0
+            for task in tasks:
+                learner = self.adapt(task.draw(k))
+                x, y = task.draw(k)
+                query = self.criterion(learner(x), y) / len(tasks)
+                query.backward()
+                total += query.item()
+            self.meta_opt.step()
+            return total
+"""
+
+INLINE = """
+    from copy import deepcopy
+
+    def train(tasks, steps=5):
+        model = nn.Sequential(nn.Linear(1, 40), nn.ReLU(), nn.Linear(40, 1))
+        outer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for batch in tasks:
+            outer.zero_grad()
+            for (x, y), (qx, qy) in batch:
+                fast = deepcopy(model)  # !
+                sgd = torch.optim.SGD(fast.parameters(), lr=0.1)
+                for _ in range(steps):
+                    sgd.zero_grad()
+                    F.mse_loss(fast(x), y).backward()
+                    sgd.step()
+                loss = F.mse_loss(fast(qx), qy)
+                loss.backward()
+            outer.step()
+"""
+
+SUMMED = """
+    import copy
+
+    def clone_of(network):
+        twin = copy.deepcopy(network)  # !
+        twin.train()
+        return twin
+
+    def fit(episodes):
+        network = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        for support, query in episodes:
+            student = clone_of(network)
+            loss = F.cross_entropy(student(query.x), query.y)
+            loss += 0.1 * F.cross_entropy(student(support.x), support.y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("snippet", [MAML, INLINE, SUMMED])
+def test_the_loss_of_a_copy(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+HANDED = """
+                for p, q in zip(self.net.parameters(), learner.parameters()):
+                    p.grad = q.grad.clone() if p.grad is None else p.grad + q.grad
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(MAML, ("                total +=", HANDED.lstrip("\n") + "                total +=")),
+        twin(MAML, ("learner(x), y) / len", "self.net(x), y) / len")),
+        twin(MAML, ("learner(x), y) / len(tasks)", "learner(x), y) + self.penalty()")),
+        twin(MAML, ("/ len(tasks)", "+ self.net.weight.pow(2).sum()")),
+        twin(MAML, ("            self.meta_opt.zero_grad()\n", "")),  # the gradients may be of another loss
+        twin(MAML, ("copy.deepcopy(self.net)", "self.net")),
+        twin(MAML, ("copy.deepcopy(self.net)", "copy.deepcopy(self.other)")),
+        twin(MAML, ("copy.deepcopy(self.net)", "copy.copy(self.net)")),
+        twin(MAML, ("            self.meta_opt.step()", "            self.move(self); self.meta_opt.step()")),
+        twin(MAML, ("Adam(self.net.parameters()", "Adam([*self.net.parameters(), *head.parameters()]")),
+        twin(MAML, ("            self.meta_opt.step()", "            self.net.load_state_dict(learner.state_dict())\n"
+                    "            self.meta_opt.step()")),
+        twin(INLINE, ("fast = deepcopy(model)", "fast = model")),
+        twin(INLINE, ("F.mse_loss(fast(qx), qy)", "F.mse_loss(model(qx), fast(qx))")),
+        twin(INLINE, ("F.mse_loss(fast(qx), qy)", "F.mse_loss(fast(model(qx)), qy)")),
+        twin(INLINE, ("            outer.step()", "            gather(model, fast)\n            outer.step()")),
+        twin(INLINE, ("                loss.backward()\n", "                loss += F.mse_loss(model(qx), qy)\n"
+                      "                loss.backward()\n")),
+        twin(INLINE, ("outer = torch.optim.Adam(model", "outer = torch.optim.Adam(other")),
+        twin(SUMMED, ("        return twin", "        return network")),
+        twin(SUMMED, ("student(query.x)", "network(query.x)")),
+    ],
+)  # fmt: skip
+def test_copies_beside_what_is_trained(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_a_copy_of_another_file(tmp_path: Path) -> None:
+    helper, _, fit = SUMMED.replace("  # !", "").partition("    def fit")
+    files = {
+        "clones.py": helper,
+        "meta.py": "    import torch\n    from torch import nn\n    import torch.nn.functional as F\n"
+        "    from clones import clone_of\n\n    def fit" + fit,
+    }  # fmt: skip
+    assert lines_in_files(tmp_path, files, CODE) == [("clones.py", 5)]
+    files["meta.py"] = files["meta.py"].replace("student(query.x)", "network(query.x)")
+    assert lines_in_files(tmp_path, files, CODE) == []

@@ -153,3 +153,94 @@ def test_zeros_may_be_placeholders_for_what_is_loaded() -> None:
     assert_clean(snippet, CODE)
     assert len(findings(snippet, CODE, Confidence.LOW)) == 1
     assert len(findings(RESET + "\ndef load(net, path):\n    net.load_state_dict(torch.load(path))\n", CODE)) == 1
+
+
+GIVEN = """
+class Adapted(nn.Module):
+    def __init__(self, base, rank, alpha):
+        super().__init__()
+        self.base = base
+        for p in self.base.parameters():
+            p.requires_grad_(False)
+        self.lora_a = nn.Parameter(torch.empty(rank, base.in_features))
+        self.lora_b = nn.Parameter(torch.empty(base.out_features, rank))
+        self.scaling = alpha / rank
+        self.reset_lora()
+
+    def reset_lora(self):
+        nn.init.zeros_(self.lora_a)  # !
+        nn.init.zeros_(self.lora_b)
+
+    def forward(self, x):
+        return self.base(x) + self.scaling * F.linear(F.linear(x, self.lora_a), self.lora_b)
+"""
+LOOP = """
+class ConvAdapter(nn.Module):
+    def __init__(self, conv, rank):
+        super().__init__()
+        self.conv = conv
+        for weight in conv.parameters():
+            weight.requires_grad = False
+        self.down = nn.Conv2d(conv.in_channels, rank, 3, padding=1, bias=False)
+        self.up = nn.Conv2d(rank, conv.out_channels, 1, bias=False)
+        self.begin()
+
+    def begin(self):
+        for layer in (self.down, self.up):  # !
+            nn.init.zeros_(layer.weight)
+
+    def forward(self, x):
+        hidden = self.down(x)
+        return self.conv(x) + self.up(hidden)
+"""
+INHERITED = """
+class LoraLinear(nn.Linear):
+    def __init__(self, inputs, outputs, r=8):
+        super().__init__(inputs, outputs)
+        self.weight.requires_grad = False
+        self.A = nn.Parameter(self.weight.new_zeros((r, inputs)))
+        self.B = nn.Parameter(self.weight.new_zeros((outputs, r)))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        super().reset_parameters()
+        if hasattr(self, "A"):
+            nn.init.zeros_(self.A)  # !
+            nn.init.zeros_(self.B)
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.A.T @ self.B.T
+"""
+
+
+@pytest.mark.parametrize("snippet", [GIVEN, LOOP, INHERITED])
+def test_both_at_zero_beside_what_is_frozen(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(GIVEN, ("zeros_(self.lora_a)", "kaiming_uniform_(self.lora_a)")),
+        twin(GIVEN, ("for p in self.base.parameters", "for p in self.parameters"),
+             ("p.requires_grad_(False)", "nn.init.normal_(p)")),
+        twin(GIVEN, ("        self.reset_lora()", "        self.reset_lora()\n        for p in self.parameters():\n"
+                     "            nn.init.normal_(p)")),
+        twin(GIVEN, ("        self.reset_lora()", "        self.reset_lora()\n"
+                     "        for name, p in self.named_parameters():\n            p.data.add_(0.1)")),
+        twin(GIVEN, ("base.parameters():", "base.parameters():\n            nn.init.ones_(p)"),
+             ("zeros_(self.lora_b)", "ones_(self.lora_b)")),
+        twin(LOOP, ("nn.init.zeros_(layer.weight)", "nn.init.normal_(layer.weight)")),
+        twin(LOOP, ("for layer in (self.down, self.up)", "for layer in (self.up, self.up)")),
+        twin(LOOP, ("for layer in (self.down, self.up)", "for layer in self.layers()")),
+        twin(LOOP, ("nn.init.zeros_(layer.weight)", "nn.init.zeros_(layer.weight[:1])")),
+        twin(LOOP, ("        for layer in (self.down, self.up)", "        for layer in (self.down, self.up):\n"
+                    "            nn.init.zeros_(layer.weight)\n        for layer in (self.down,)"),
+             ("            nn.init.zeros_(layer.weight)\n\n", "            nn.init.normal_(layer.weight)\n\n")),
+        twin(LOOP, ("self.up(hidden)", "self.up(hidden) + hidden.mean(1, keepdim=True)")),
+        twin(INHERITED, ("zeros_(self.A)", "normal_(self.A)")),
+        twin(INHERITED, ("hasattr(self, \"A\")", "self.kinds == \"A\"")),
+    ],
+)  # fmt: skip
+def test_one_that_is_set_beside_what_is_frozen(snippet: str) -> None:
+    assert_clean(snippet, CODE)

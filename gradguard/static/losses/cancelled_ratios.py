@@ -1,4 +1,7 @@
-"""Ratios of a probability to itself, which have no gradient: ``old = new``, ``torch.exp(new - old)``."""
+"""Ratios of a probability to itself, which have no gradient: ``old = new``, ``torch.exp(new - old)``.
+
+Or to one that is the same, as the same policy computes it in the same way.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.losses.computed_again import computed_again
 from gradguard.static.mistakes.losses import CancelledRatio
 from gradguard.static.model import Mode
 from gradguard.static.optimizers.trained_apart import cut
@@ -31,10 +35,18 @@ def cancelled_ratios(flow: Flow) -> Iterator[CancelledRatio]:
     for ratio in flow.ref.define.nodes:
         pair = _of_two(flow, ratio) if isinstance(ratio, t.Call | t.Operation) else None
         for new, old in (pair, pair[::-1]) if pair is not None else ():
-            kept = _kept(flow, ratio, new, old)
-            if kept is not None and kept not in told and not _is_number(flow, ratio, kept):
-                told.add(kept)
-                yield CancelledRatio(flow.site(kept), flow.site(ratio), new, old)
+            kept, again = _kept(flow, ratio, new, old), _again(flow, new, old)
+            found = kept if kept is not None else again
+            if found is not None and found not in told and not _is_number(flow, ratio, found):
+                told.add(found)
+                yield CancelledRatio(flow.site(found), flow.site(ratio), new, old, is_made_again=found is again)
+
+
+def _again(flow: Flow, new: str, old: str) -> t.Expr | None:
+    """What computes the old one with its graph, in the way of the new one."""
+    is_old = new != old and _OLD.search(old.rpartition(".")[2]) is not None
+    again = computed_again(flow, new, old) if is_old and _may_have_graph(flow, new) else None
+    return again if again is not None and _may_have_graph(flow, old) else None
 
 
 def _is_number(flow: Flow, ratio: t.Node, kept: t.Expr) -> bool:

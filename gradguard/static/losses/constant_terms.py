@@ -9,6 +9,7 @@ from gradguard.static import tree as t
 from gradguard.static.backward.filled import began_at
 from gradguard.static.backward.made_leaves import is_begun_with_leaf, is_wanted
 from gradguard.static.knowledge import COPYING_FUNCTIONS
+from gradguard.static.losses.lost_derivatives import derivatives
 from gradguard.static.losses.lost_slopes import is_trained, slopes
 from gradguard.static.model import Backward, Constant, GradCall
 from gradguard.static.program.paths import last
@@ -149,7 +150,7 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
     if operator not in _LINEAR or not any(value.holds or isinstance(value.ref, Copied) for _, value in terms):
         return result
     if operator in ("+", "-"):
-        result = result._replace(holds=result.holds.union(slopes(flow, terms)))
+        result = result._replace(holds=result.holds.union(slopes(flow, terms), derivatives(flow, terms)))
     if operator == "*" and any(t.is_zero(expr) for expr, _ in terms):  # it says that nothing is trained
         return result._replace(holds=result.holds - result.holding(Held.COPIED, Held.UNRECORDED))
     copied = [(expr, numbers) for expr, value in terms for numbers in _copied(value)]
@@ -280,7 +281,8 @@ def kept_by(receiver: Value, result: Value) -> Value:
 
 def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     """The terms of what is backpropagated that are numbers of graphs which no other backward goes through."""
-    found = [key for h in backward.value.holding(Held.TERM, Held.SLOPE) if isinstance(key := innermost(h.key), Term)]
+    held = backward.value.holding(Held.TERM, Held.SLOPE)
+    found = [key for h in held if isinstance(key := innermost(h.key), Term) and _is_told(h.held, key)]
     found = [term for term in found if term.copied.how is not Severed.STATE or _is_of_trained(flow, term, backward)]
     found = [term for term in found if is_trained(flow, term, backward)]
     others = [e for e in flow.facts.events if isinstance(e, Backward | GradCall) and e is not backward]
@@ -292,6 +294,11 @@ def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     unused = [_constant(term) for term in certain]
     unused.sort(key=lambda each: (each.term.path, each.term.span, each.copied.path, each.copied.span))
     return _one_each(_one_each(unused, lambda each: each.term), lambda each: each.copied)  # a total in a sum, too
+
+
+def _is_told(held: Held, term: Term) -> bool:
+    """Whether a term is told of as a number; a first derivative in an equation is told of as what it is."""
+    return held is Held.TERM or term.copied.is_second
 
 
 def _constant(term: Term) -> Constant:

@@ -40,14 +40,17 @@ def slopes(flow: Flow, terms: Sequence[tuple[t.Expr, Value]]) -> Iterator[Holdin
         lost = [h.key for h in value.holding(Held.UNRECORDED) if isinstance(h.key, Copied) and h.key.is_second]
         others = [other for each, other in terms if each is not expr]
         for copied in lost if is_setting(value) else ():
-            if any(_is_of_same(flow, copied, other) for other in others) and not _has_trained_factor(flow, expr):
+            if any(_is_of_same(flow, copied, other) for other in others) and not has_trained_factor(flow, expr):
                 yield Holding(Held.SLOPE, Term(flow.site(expr), copied))
 
 
 def is_trained(flow: Flow, term: Term, backward: Backward) -> bool:
     """Whether an optimizer may have the network that is differentiated; a source term has none."""
-    if not term.copied.is_second:
-        return True
+    return not term.copied.is_second or is_trained_with(flow, term, backward)
+
+
+def is_trained_with(flow: Flow, term: Term, backward: Backward) -> bool:
+    """The same of any derivative."""
     runs = _runs(flow, term.copied.roots) or _runs(flow, backward.value.reach)
     steps = [step.modules for step in flow.facts.steps]
     if not runs or not steps:
@@ -91,7 +94,7 @@ def _begun_at(roots: Roots) -> set[object]:
     return {node_within(root.key) for root in roots if root.source is Source.GRAPH} - {None}
 
 
-def _has_trained_factor(flow: Flow, expr: t.Expr) -> bool:
+def has_trained_factor(flow: Flow, expr: t.Expr) -> bool:
     """Whether a factor is a parameter of an optimizer: ``nu * u_xx`` trains it, as in an inverse problem."""
     return any(_is_given(flow, path) for path in set(_paths(flow, expr, _DEPTH)))
 

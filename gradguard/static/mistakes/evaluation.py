@@ -57,3 +57,22 @@ class AwaitedWord:
     words: tuple[str, ...]
     awaited: tuple[str, ...]
     trained: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NeverPutBack:
+    """Averaged weights are put into a network while it is trained, and its own are never put back.
+
+    Args:
+        site: the call that does.
+        name: the method.
+        back: the one that would bring them back, which nothing calls.
+        loop: the loop that trains.
+        method: what puts the weights aside.
+    """
+
+    site: Site
+    name: str
+    back: str
+    loop: Site
+    method: Site

@@ -153,12 +153,14 @@ class CancelledRatio:
         ratio: what divides the two.
         new: the path of the new one.
         old: that of the old one.
+        is_made_again: it is computed again, in the same way.
     """
 
     site: Site
     ratio: Site
     new: str
     old: str
+    is_made_again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +301,18 @@ class DetachedStart:
     backward: Site
     step: Site
     optimizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostDerivative:
+    """A derivative without its graph stands in an equation beside what it is the derivative of.
+
+    Args:
+        site: what computes it.
+        term: where it stands.
+        backward: that of the loss which the equation is in.
+    """
+
+    site: Site
+    term: Site
+    backward: Site

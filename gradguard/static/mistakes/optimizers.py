@@ -283,6 +283,7 @@ class Unreached:
         module: the module whose parameters it has.
         run: the call of the module, of which the loss was to be computed.
         cut: what takes the graph of that away, where it is written beside.
+        is_copied: that is what copies the module: the loss is that of the copy.
     """
 
     backward: Site
@@ -291,6 +292,7 @@ class Unreached:
     module: str
     run: Site
     cut: Site | None
+    is_copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from gradguard.static import tree as t
 from gradguard.static.mistakes.optimizers import ZeroFactors
 from gradguard.static.optimizers.unregistered import is_of_torch
 from gradguard.static.program.functions import FunctionRef
+from gradguard.static.program.paths import is_part
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -36,9 +37,12 @@ def zero_factors(flow: Flow) -> Iterator[ZeroFactors]:
     if owner is None or flow.facts.is_test or not is_of_torch(owner):
         return
     starting = _starting(owner)
-    if not any(each.define is ref.define for each in starting) or _sets_all(starting):
+    if not any(each.define is ref.define for each in starting):
         return
-    zeros = {path: node for path, node in _zeros(ref).items() if _stays_zero(owner, starting, path)}
+    zeros = {path: node for path, node in _zeros(ref).items() if not _is_set_with_others(starting, path)}
+    zeros = {path: node for path, node in zeros.items() if _stays_zero(owner, starting, path)}
+    if _are_set_later(ref, starting, zeros):
+        return
     for one, other in combinations(zeros, 2):
         product = _only_product(owner, starting, one, other)
         if product is None or not _is_one_way(ref, zeros[one], zeros[other]):
@@ -55,6 +59,12 @@ def zero_factors(flow: Flow) -> Iterator[ZeroFactors]:
             yield ZeroFactors(first, second, one, other, flow_of.site(node), is_sure)
 
 
+def _are_set_later(ref: FunctionRef, starting: list[FunctionRef], zeros: dict[str, t.Stmt]) -> bool:
+    """Whether parameters that are made of zeros are all set to zero by another method, which is told of instead."""
+    others = [set(_zeros(each)) for each in starting if each.define is not ref.define]
+    return bool(zeros) and all(map(_is_made, zeros.values())) and any(zeros.keys() <= other for other in others)
+
+
 def _starting(owner: Class) -> list[FunctionRef]:
     """The constructor, and the methods that it comes to call."""
     waiting, found = ["__init__"], list[FunctionRef]()
@@ -67,18 +77,29 @@ def _starting(owner: Class) -> list[FunctionRef]:
     return found
 
 
-def _sets_all(starting: list[FunctionRef]) -> bool:
-    """Whether a constructor may set whatever there is: ``for p in self.parameters(): nn.init.normal_(p)``."""
-    return any(call.name in _OF_ALL for ref in starting for call in ref.calls)
+def _is_set_with_others(starting: list[FunctionRef], path: str) -> bool:
+    """Whether a constructor may set whatever there is: ``for p in self.parameters(): nn.init.normal_(p)``.
+
+    What it does to another module, as that which it is given (``base.parameters()``), sets none of its own.
+    """
+    return any(_may_have(ref, call, path) for ref in starting for call in ref.calls if call.name in _OF_ALL)
+
+
+def _may_have(ref: FunctionRef, call: t.Call, path: str) -> bool:
+    of = t.path_of(call.func.value) if isinstance(call.func, t.Attribute) else None
+    if of is None or of == "self":
+        return True
+    is_given = any(param.name == of for param in ref.define.params) and of not in ref.assigned
+    is_other = of.startswith("self.") and not is_part(of, path) and not is_part(path, of)
+    return not (is_given or is_other)
 
 
 def _zeros(ref: FunctionRef) -> dict[str, t.Stmt]:
     """What a function sets to zero, each with the statement that does: ``self.a``, ``self.up.weight``."""
     found: dict[str, t.Stmt] = {}
     for stmt in sorted(ref.define.statements, key=lambda stmt: _place(ref, stmt)):
-        path = _set_to_zero(ref, stmt)
-        if path is not None and path not in found:
-            found[path] = stmt
+        for path in _set_to_zero(ref, stmt):
+            found.setdefault(path, stmt)
     return found
 
 
@@ -93,20 +114,39 @@ def _in_order(body: list[t.Stmt]) -> Iterator[t.Stmt]:
             yield from _in_order(block)
 
 
-def _set_to_zero(ref: FunctionRef, stmt: t.Stmt) -> str | None:
-    """The path of a parameter that a statement sets to zero, or makes of zeros."""
+def _set_to_zero(ref: FunctionRef, stmt: t.Stmt) -> tuple[str, ...]:
+    """The paths of the parameters that a statement sets to zero, or makes of zeros."""
+    if isinstance(stmt, t.Repeat):
+        return tuple(_all_set_to_zero(stmt))
     if isinstance(stmt, t.Assign) and len(stmt.targets) == 1:
         path = t.path_of(stmt.targets[0])
-        return path if path is not None and path.startswith("self.") and _is_of_zeros(stmt.value) else None
+        return (path,) if path is not None and path.startswith("self.") and _is_of_zeros(stmt.value) else ()
+    zeroed = _zeroed(stmt)
+    parameter = _parameter(zeroed) if zeroed is not None else None
+    return (parameter,) if parameter is not None else ()
+
+
+def _all_set_to_zero(loop: t.Repeat) -> Iterator[str]:
+    """Those of a loop that does nothing else: ``for layer in (self.down, self.up): nn.init.zeros_(layer.weight)``."""
+    zeroed = _zeroed(loop.body[0]) if len(loop.body) == 1 else None
+    path = (t.path_of(zeroed) or "").removesuffix(".data") if zeroed is not None else ""
+    head, _, rest = path.partition(".")
+    if isinstance(loop.target, t.Name) and loop.target.id == head and isinstance(loop.iterable, t.Display):
+        for each in filter(None, map(_parameter, loop.iterable.items)):
+            yield f"{each}.{rest}" if rest else each
+
+
+def _zeroed(stmt: t.Stmt) -> t.Expr | None:
+    """What a statement fills with zeros."""
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
     if not isinstance(call, t.Call) or not isinstance(call.func, t.Attribute):
         return None
     if call.name == "zeros_" and call.args:
-        return _parameter(call.args[0].value)
+        return call.args[0].value
     if call.name == "constant_" and len(call.args) > 1:
-        return _parameter(call.args[0].value) if t.is_zero(call.args[1].value) else None
+        return call.args[0].value if t.is_zero(call.args[1].value) else None
     is_filled = call.name == "fill_" and bool(call.args) and t.is_zero(call.args[0].value)
-    return _parameter(call.func.value) if call.name == "zero_" or is_filled else None
+    return call.func.value if call.name == "zero_" or is_filled else None
 
 
 def _parameter(expr: t.Expr) -> str | None:
@@ -137,7 +177,7 @@ def _stays_zero(owner: Class, starting: list[FunctionRef], path: str) -> bool:
         for ref in cls.methods.values():
             is_start = any(each.define is ref.define for each in starting)
             for stmt in ref.define.statements:
-                if _changes(stmt, path) and not (is_start and _set_to_zero(ref, stmt) == path):
+                if _changes(stmt, path) and not (is_start and path in _set_to_zero(ref, stmt)):
                     return _is_parameter_made(stmt) and _changes_only_there(owner, stmt, path)
     return True
 
@@ -153,7 +193,7 @@ def _changes_only_there(owner: Class, made: t.Stmt, path: str) -> bool:
         for cls in owner.lineage()
         for ref in cls.methods.values()
         for stmt in ref.define.statements
-        if stmt is not made and _changes(stmt, path) and _set_to_zero(ref, stmt) != path
+        if stmt is not made and _changes(stmt, path) and path not in _set_to_zero(ref, stmt)
     )
     return next(others, None) is None
 
@@ -166,7 +206,8 @@ def _changes(stmt: t.Stmt, path: str) -> bool:
         items = [target for target in targets if isinstance(target, t.Subscript)]
         return path in named or any(_parameter(item.value) == path for item in items) or _sets(stmt.value, path)
     if isinstance(stmt, t.Repeat) and stmt.iterable is not None:  # `for p in (self.a, self.b):`
-        return any(isinstance(node, t.Expr) and _parameter(node) == path for node in t.walk(stmt.iterable))
+        given = [_parameter(node) for node in t.walk(stmt.iterable) if isinstance(node, t.Expr)]
+        return any(each is not None and is_part(path, each) for each in given if each != "self")
     return isinstance(stmt, t.Evaluate) and _sets(stmt.value, path, is_alone=True)
 
 
@@ -305,7 +346,8 @@ def _is_set_elsewhere(flow: Flow, path: str) -> bool:
     name, _, rest = path.removeprefix("self.").partition(".")
     survey = flow.project.survey
     sets = re.compile(
-        rf"(?<!\bself)\.{name}(?:\.weight)?(?:\.data)?(?:\.\w+_\(|\s*=(?!=))|_\([^\n]*(?<!\bself)\.{name}\b|[\"']{name}\b"
+        rf"(?<!\bself)\.{name}(?:\.weight)?(?:\.data)?(?:\.\w+_\(|\s*=(?!=))|_\([^\n]*(?<!\bself)\.{name}\b"
+        rf"|(?<!hasattr\(self, )[\"']{name}\b"
     )
     if survey.mentions(sets, flow.module, name):
         return True

@@ -63,11 +63,13 @@ class Term(NamedTuple):
 
     Args:
         is_weighed: it is weighed with parameters, which are trained by it; nothing else is.
+        is_open: it is a derivative, and what it is the derivative of is no term of the sum so far.
     """
 
     site: Site
     copied: Copied
     is_weighed: bool = False
+    is_open: bool = False
 
 
 def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how: Severed) -> Value:

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
+
+CODE = "GG266"
+
+GROWTH = """
+    def derivative(u, t):
+        (du,) = torch.autograd.grad(u, t, grad_outputs=torch.ones_like(u), retain_graph=True)  # !
+        return du
+
+    class Growth(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.field = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+            self.log_r = nn.Parameter(torch.tensor(0.0))
+
+        def residual(self, t):
+            t = t.requires_grad_(True)
+            u = self.field(t)
+            return derivative(u, t) - self.log_r.exp() * u * (1 - u)
+
+    def main(times, seen):
+        model = Growth()
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(1000):
+            loss = (model.field(times) - seen).pow(2).mean() + model.residual(torch.rand(64, 1)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+SCRIPT = """
+    from torch import autograd
+
+    net = nn.Sequential(nn.Linear(1, 20), nn.Tanh(), nn.Linear(20, 1))
+    opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+    x = torch.linspace(0, 2, 50).view(-1, 1).requires_grad_(True)
+    for epoch in range(5000):
+        opt.zero_grad()
+        y = net(x)
+        dydx = autograd.grad(y, x, grad_outputs=torch.ones_like(y))[0]  # !
+        loss = nn.functional.mse_loss(dydx + 2 * y, torch.zeros_like(y))
+        loss.backward()
+        opt.step()
+"""
+
+ADVECTION = """
+    class Solver(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(2, 1)
+
+        def forward(self, x, t):
+            return self.net(torch.cat([x, t], 1))
+
+        @staticmethod
+        def diff(f, v):
+            return torch.autograd.grad(f, v, torch.ones_like(f), create_graph=False, retain_graph=True)[0]  # !
+
+        def pde(self, x, t):
+            u = self(x, t)
+            u_t = self.diff(u, t)
+            u_x = self.diff(u, x)
+            return u_t + u * u_x
+
+    def train(model, loader):
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for x, t, seen in loader:
+            x.requires_grad_(True)
+            t.requires_grad_(True)
+            loss = (model(x, t) - seen).square().mean() + 0.1 * model.pde(x, t).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    train(Solver(), loader())
+"""
+
+SYSTEM = """
+    from torch.autograd import grad
+
+    class LotkaVolterra:
+        def __init__(self, net):
+            self.net = net
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        def loss(self, t):
+            out = self.net(t)
+            prey, hunter = out[:, 0:1], out[:, 1:2]
+            rate = grad(prey.sum(), t, retain_graph=True)[0]  # !
+            rise = prey - 0.1 * prey * hunter
+            return (rate - rise).abs().mean()
+
+        def fit(self, t, start):
+            for _ in range(1000):
+                self.optimizer.zero_grad()
+                loss = self.loss(t.requires_grad_()) + (self.net(t[:1]) - start).pow(2).sum()
+                loss.backward()
+                self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("snippet", [GROWTH, SCRIPT, ADVECTION, SYSTEM])
+def test_a_derivative_beside_what_it_is_of(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+SHAPED = """
+    def fit(net, exact, nu, optimizer, sample):
+        opt = torch.optim.Adam({given})
+        for x, y in sample:
+            x = x.requires_grad_()
+            u = net(x)
+            u_x = torch.autograd.grad(u.sum(), x, retain_graph=True)[0]{mark}
+            {before}
+            loss = F.mse_loss(u, y) + {loss}
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+"""
+
+
+def shaped(loss: str, before: str = "pass", *, given: str = "net.parameters()", mark: str = "") -> str:
+    return SHAPED.format(loss=loss, before=before, given=given, mark=mark)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        shaped("(u_x + u).pow(2).mean()", mark="  # !"),
+        shaped("((0.1 * u_x - u.sin()) ** 2).mean()", mark="  # !"),
+        shaped("F.mse_loss(left, 0 * left)", "left = u_x - torch.exp(-x) + u", mark="  # !"),
+        shaped("rest.square().mean()", "rest = u_x + nu * u", given="[*net.parameters(), nu]", mark="  # !"),
+    ],
+)
+def test_equations(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(GROWTH, ("retain_graph=True", "create_graph=True")),
+        twin(SCRIPT, ("torch.ones_like(y))[0]", "torch.ones_like(y), create_graph=True)[0]")),
+        twin(ADVECTION, ("create_graph=False", "create_graph=f.requires_grad")),
+        twin(GROWTH, ("derivative(u, t) - ", "derivative(u, t) * ")),  # a weight
+        twin(GROWTH, ("return derivative(u, t) -", "return derivative(u.detach() + t, t) -")),
+        twin(SYSTEM, ("(rate - rise)", "(rate.sign() * rise)")),
+        twin(SYSTEM, ("(rate - rise)", "(rise + (rate - rise).detach())")),
+        twin(SYSTEM, ("(rate - rise)", "(rate - hunter)")),  # one output follows the derivative of another one
+        twin(SYSTEM, ("prey - 0.1 * prey * hunter", "self.known(t)")),
+        shaped("(u_x * u).pow(2).mean()"),
+        shaped("(u_x.abs() / u).mean()"),
+        shaped("0", "print((u_x + u).pow(2).mean().item())"),
+        shaped("(more + y).pow(2).mean()", "more = u_x + x; more = more + y"),
+        shaped("(exact(x) - (u_x + u).detach()).pow(2).mean()"),
+        shaped("F.mse_loss(u, u_x)"),  # it is a target
+        shaped("(u - target).pow(2).mean()", "target = y + 0.9 * u_x"),
+        shaped("(nu * u_x + u).pow(2).mean()", given="[*net.parameters(), nu]"),  # this trains `nu`
+        shaped("(u_x + u).pow(2).mean()", given="exact.parameters()"),
+        shaped("(exact(x) - u_x).pow(2).mean()", given="exact.parameters()"),
+        shaped("(net(x + 0.1 * u_x.sign()) - y).pow(2).mean()"),  # an attack
+        shaped("(net(x + 0.1 * u_x) - y).pow(2).mean()"),
+        """
+        def train(encoder, head, optimizer, loader, eps=0.1):  # an attack on features
+            for x, y in loader:
+                h = encoder(x)
+                loss = F.cross_entropy(head(h), y)
+                g = torch.autograd.grad(loss, h, retain_graph=True)[0]
+                worse = F.cross_entropy(head(h + eps * g / g.norm()), y)
+                optimizer.zero_grad()
+                (loss + worse).backward()
+                optimizer.step()
+        """,
+        """
+        def slope(loss, h):
+            return torch.autograd.grad(loss, h, retain_graph=True)[0]
+
+        def train(encoder, head, optimizer, loader, eps=0.1):
+            for x, y in loader:
+                h = encoder(x)
+                loss = F.cross_entropy(head(h), y)
+                worse = F.cross_entropy(head(h + eps * slope(loss, h)), y)
+                optimizer.zero_grad()
+                (loss + worse).backward()
+                optimizer.step()
+        """,
+        """
+        def train(net, energy, optimizer, loader):  # what it gives is made better, and followed
+            for x, y in loader:
+                out = net(x)
+                e = energy(out).sum()
+                better = out - 0.1 * torch.autograd.grad(e, out, retain_graph=True)[0]
+                loss = (better - y).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        """
+        def train(net, optimizer, loader):  # one head follows the slope of the other one
+            for x, force in loader:
+                energy, guess = net(x.requires_grad_())
+                slope = torch.autograd.grad(energy.sum(), x, retain_graph=True)[0]
+                loss = (energy - 1).pow(2).mean() + (guess + slope).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        """
+        def residual(net, x):  # it is measured
+            u = net(x)
+            return torch.autograd.grad(u.sum(), x)[0] + u
+
+        def evaluate(net, x):
+            return residual(net, x.requires_grad_()).abs().mean().item()
+        """,
+        """
+        def adapt(net, loader, meta, rate=0.1):  # a step of gradients
+            for (x, y), (later, z) in loader:
+                weights = list(net.parameters())
+                loss = F.mse_loss(net(x), y)
+                grads = torch.autograd.grad(loss, weights)
+                fast = [w - rate * g for w, g in zip(weights, grads)]
+                outer = F.mse_loss(net.run(later, fast), z)
+                meta.zero_grad()
+                outer.backward()
+                meta.step()
+        """,
+    ],
+)
+def test_look_alikes(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_a_helper_of_another_file(tmp_path: Path) -> None:
+    files = {
+        "operators.py": """\
+            from torch.autograd import grad
+
+            def gradient(outputs, inputs):
+                return grad(outputs.sum(), inputs, retain_graph=True)[0]
+        """,
+        "solve.py": """\
+            import torch
+            from operators import gradient
+
+            class Solver:
+                def __init__(self, model):
+                    self.model = model
+                    self.optim = torch.optim.LBFGS(model.parameters())
+                    self.points = torch.rand(100, 1)
+
+                def equation(self, x):
+                    y = self.model(x)
+                    y_x = gradient(y, x)
+                    return y_x + y ** 2
+
+                def closure(self):
+                    self.optim.zero_grad()
+                    f = self.equation(self.points.clone().requires_grad_())
+                    start = (self.model(torch.zeros(1, 1)) - 1).pow(2).mean()
+                    loss = (f ** 2).mean() + start
+                    loss.backward()
+                    return loss
+
+                def fit(self):
+                    for _ in range(100):
+                        self.optim.step(self.closure)
+        """,
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("operators.py", 4)]
+    files["operators.py"] = files["operators.py"].replace("retain_graph", "create_graph")
+    assert lines_in_files(tmp_path, files, CODE) == []
