@@ -75,9 +75,19 @@ class _Search:
                 yield from self.parameters(part, depth + 1)
         elif isinstance(expr, t.Comprehension):
             yield from self.parameters(expr.element, depth + 1)
+        elif isinstance(expr, t.Attribute) and depth > 0:
+            yield from self._parameter(expr, depth)
         else:
-            path = t.path_of(expr)
-            yield path if path is not None and "." in path and "[" not in path else None
+            yield None  # a list that somebody else has
+
+    def _parameter(self, expr: t.Attribute, depth: int) -> Iterator[str | None]:
+        """What one parameter belongs to, ``net.weight``; by another path where it has one, ``self.bias = net.bias``."""
+        path = t.path_of(expr)
+        bound = self.ref.assigned.get(path or "", [])
+        for value in bound:
+            yield from [path] if _makes(value) else self.parameters(value, depth + 1)
+        if not bound:
+            yield path if path is not None and "[" not in path else None
 
     def _called(self, call: t.Call, depth: int) -> Iterator[str | None]:
         owner = call.func.value if isinstance(call.func, t.Attribute) else None
