@@ -247,7 +247,7 @@ CLEAN = {
         loss="-self.price * excess",
     ),
     "a multiplier that the constructor asks to want one": MULTIPLIER.format(
-        begin="self.price = torch.full((1,), start); self.price.requires_grad_(True)", loss="-(self.price * excess).sum()"
+        begin="self.price = torch.full((1,), start); self.price.requires_grad_()", loss="-(self.price * excess).sum()"
     ),
     "a multiplier that is made to want one": MULTIPLIER.format(
         begin="self.price = torch.zeros(1, device=device, requires_grad=True)", loss="(self.price * excess).mean()"

@@ -413,7 +413,7 @@ BETWEEN = {
     ),
     "a loss with methods of its own": (
         "class Objective(nn.Module):\n    def __init__(self, margin):\n        super().__init__()\n"
-        "        self.margin = float(margin)\n    def compute(self, a, b):\n        return F.relu(a - b + self.margin)\n"
+        "        self.margin = float(margin)\n    def compute(self, a, b):\n        return F.relu(a - b)\n"
         "model.objective = Objective(0.2)"
     ),
     "a loss of a base without a forward": (

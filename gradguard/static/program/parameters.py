@@ -43,7 +43,7 @@ def may_learn(cls: Class) -> bool:
 
 
 def may_have_parameters(cls: Class) -> bool:
-    """Whether an object of just this class may have some: it need not have a ``forward``, as a loss with ``__call__``."""
+    """Whether an object of just this class may have some: a loss with ``__call__`` needs no ``forward``."""
     family = list(cls.lineage())
     return not _is_of_bare(family) or any(_may_make_parameters(each) for each in family)
 
