@@ -127,7 +127,9 @@ def are_apart(one: Event, other: Event) -> bool:
     """Whether two events are in two branches of an ``if``, of this function or of one whose call brings both."""
     while one.site.node is other.site.node and one.inner is not None and other.inner is not None:
         one, other = one.inner, other.inner
-    return one.site.chunk is other.site.chunk and excludes(_body_around(one), one, other)
+    if not (one.conditional or other.conditional) or one.site.chunk is not other.site.chunk:
+        return False
+    return excludes(_body_around(one), one, other)
 
 
 def _body_around(event: Event) -> Sequence[t.Stmt]:
