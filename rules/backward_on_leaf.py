@@ -20,9 +20,10 @@ loss = criterion(model(x), y)
 loss.backward()
 ```
 
-**Not flagged.** A leaf that an optimizer was given, or whose `.grad` is read; a leaf that is only the beginning of a
-sum; one that is made on some ways only (a batch without a target); `loss.requires_grad_()` of what may have a graph,
-which changes nothing there; functions without a step of an optimizer.
+**Not flagged.** A leaf that an optimizer was given, or whose `.grad` is read; one that is there before, as the
+multiplier of a constraint, `self.price`; a leaf that is only the beginning of a sum; one that is made on some ways only
+(a batch without a target); `loss.requires_grad_()` of what may have a graph, which changes nothing there; functions
+without a step of an optimizer.
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/autograd.html#setting-requires-grad>,
 <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.is_leaf.html>.

@@ -33,13 +33,13 @@ A state may come out as a field, `out = net(x, state)`, `state = out.state`, or 
 (`if at + size >= len(text): at, hidden = 0, start`) is carried on through the whole pass.
 
 **Not flagged.** A variable that each iteration binds anew or leaves as it was (a step that is tried again, the best
-loss); a state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that
-is unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
+loss); a state that is detached, rebound or re-initialised in the loop, also only every k steps; a state that is
+unrolled over time and then backpropagated once; a state under `no_grad`; a module bound to its own name
 (`net = net.to(device)`); a dimension that is added where it is missing; a record of which the fields with a graph are
 made anew each time; what a call gives back as it was given, whatever it puts into it under `no_grad`; the state of a
 sampler that gives its log-probabilities to its caller; what a generator in evaluation mode gives to a caller who
 backpropagates it; a tensor that is marked for a gradient and unmarked again (`x.requires_grad_(False)`); one forward
-pass, layer by layer (`for layer in net.stages: x = layer(x)`).
+pass, layer by layer (`for layer in net.stages: x = layer(x)`), whatever else is done to its state (`x = F.relu(x)`).
 
 **Waits at low confidence.** A state in a loop without a backward that no call takes and gives again; one that is only
 put in another order. One that goes through a module whose class only the run knows, where a class of the program that

@@ -76,9 +76,10 @@ d_optimizer.step()
 ```
 
 **Not flagged.** Several losses for one step (`loss_a.backward()`, `loss_b.backward()`, `optimizer.step()`); one
-backward for two optimizers; a network that is frozen for the other one's loss, or given what is detached; networks or
-optimizers that are not known by name; a call in between that cannot be read; a program that freezes parameters by a
-flag (`p.requires_grad = on`).
+backward for two optimizers; losses that take turns in an `if` and its `else`, where each iteration resets everything
+first; a network that is frozen for the other one's loss, or given what is detached; networks or optimizers that are not
+known by name; a call in between that cannot be read; a program that freezes parameters by a flag
+(`p.requires_grad = on`).
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html>,
 <https://docs.pytorch.org/tutorials/beginner/dcgan_faces_tutorial.html> (which resets first).

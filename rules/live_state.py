@@ -33,8 +33,9 @@ best_state = {name: value.clone() for name, value in model.state_dict().items()}
 
 **Not flagged.** A copy; a state that is loaded into another model; one that is filled from other weights before it is
 loaded; one that is taken of the last epoch, whatever that was; the best, or a list, of several models, each of which is
-made, or taken from somewhere, in the loop; a loop that ends right there; a model that no optimizer has; the state of an
-optimizer; a shallow copy of which some part is then replaced, or that nothing brings to what the model is.
+made, or taken from somewhere, in the loop; a loop that ends right there; one that is saved at once, where another one
+is at its place by the next use; a model that no optimizer has; the state of an optimizer, or of a scheduler; a shallow
+copy of which some part is then replaced, or that nothing brings to what the model is.
 
 **References.** <https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html>, where it says that
 `best_model_state = model.state_dict()` is a reference to the state and not its copy.

@@ -32,9 +32,9 @@ scaler.update()
 ```
 
 **Not flagged.** A program in which a scaler takes a step anywhere, or in which something unscales: `unscale_`,
-arithmetic with `get_scale()`, hooks that divide. A scaler that is switched off (`enabled=False`), one of a class of the
-program's own, one that an optimizer, or something else that is made here, is given. A step on another way than the
-backward; a call in between that cannot be read.
+arithmetic with `get_scale()`, hooks that divide. A backward whose gradients are looked at, and reset before the step. A
+scaler that is switched off (`enabled=False`), one of a class of the program's own, one that an optimizer, or something
+else that is made here, is given. A step on another way than the backward; a call in between that cannot be read.
 
 **References.** <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>,
 <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#typical-mixed-precision-training>,

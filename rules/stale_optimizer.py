@@ -56,10 +56,10 @@ optimizer = optim.SGD(model.parameters(), lr=0.01)
 An optimizer may be given frozen parameters, too: it leaves alone what has no gradient.
 
 **Not flagged.** What wraps the model and keeps its parameters (`nn.DataParallel(model)`, `torch.compile(model)`,
-`model.to(device)`, `load_state_dict`), modules without parameters (`nn.Identity()`), an optimizer that is made anew or
-gets more parameters afterwards, or that does not step any more: a model that is loaded for the test. A part that has an
-optimizer of its own, is frozen, or copies another one (a target network). A `forward` that has run before the optimizer
-is made, as with a sample, and `nn.LazyLinear`, whose parameters are there from the start.
+`model.to(device)`, `load_state_dict`), modules without parameters (`nn.Identity()`, a loss), an optimizer that is made
+anew or gets more parameters afterwards, or that does not step any more: a model that is loaded for the test. A part
+that has an optimizer of its own, is frozen, or copies another one (a target network). A `forward` that has run before
+the optimizer is made, as with a sample, and `nn.LazyLinear`, whose parameters are there from the start.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html#constructing-it>.
 """

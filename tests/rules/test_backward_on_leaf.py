@@ -29,6 +29,20 @@ WEIGHTED = """
 """
 COPY = "torch.tensor(parts, requires_grad=True)"
 
+MULTIPLIER = """
+        class Constrained:
+            def __init__(self, start, device):
+                {begin}
+                self.price_optimizer = torch.optim.Adam([self.price], lr=1e-3)
+
+            def update(self):
+                excess = torch.cat(self.costs, dim=0).detach().mean() - 25
+                loss = {loss}
+                self.price_optimizer.zero_grad()
+                loss.backward()
+                self.price_optimizer.step()
+"""
+
 FLAGGED = {
     "in an object that weighs losses": WEIGHTED.format(
         base="", begin="self.weights = torch.tensor(weights)", call="__call__", made=COPY, mark="  # !"
@@ -227,6 +241,31 @@ CLEAN = {
             self.model.bias.requires_grad = True
             self.model.bias.sum().backward()
             optimizer.step()
+    """,
+    "a multiplier that the constructor marks": MULTIPLIER.format(
+        begin="self.price = torch.tensor(start).float().to(device); self.price.requires_grad = True",
+        loss="-self.price * excess",
+    ),
+    "a multiplier that the constructor asks to want one": MULTIPLIER.format(
+        begin="self.price = torch.full((1,), start); self.price.requires_grad_()", loss="-(self.price * excess).sum()"
+    ),
+    "a multiplier that is made to want one": MULTIPLIER.format(
+        begin="self.price = torch.zeros(1, device=device, requires_grad=True)", loss="(self.price * excess).mean()"
+    ),
+    "a multiplier that its optimizer is told of by a name": """
+        class Budget:
+            def __init__(self, start):
+                log_alpha = torch.tensor(start)
+                log_alpha.requires_grad = True
+                self.log_alpha = log_alpha
+                self.opt = torch.optim.Adam([log_alpha])
+
+            def tune(self, entropies):
+                gap = torch.stack(entropies).detach().mean() + 1
+                loss = self.log_alpha * gap
+                self.opt.zero_grad()
+                loss.backward()
+                self.opt.step()
     """,
     "a sum over what a function makes of the leaf": """
         def step(model, optimizer):

@@ -8,7 +8,52 @@ from tests.rules.snippets import assert_clean, assert_flagged
 
 CODE = "GG105"
 
+NET = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.stages = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+                self.norms = nn.ModuleList([nn.LayerNorm(2), nn.LayerNorm(2)])
+                self.dropout, self.act = nn.Dropout(0.1), nn.ELU()
+
+            def encode(self, x, edges):
+                self.eval()
+                for i, stage in enumerate(self.stages):
+                    {body}
+                return x
+"""
+
+
+def net(*body: str) -> str:
+    return NET.format(body="\n                    ".join(body))
+
+
 PASSES = {
+    "an activation between two": net("x = stage(x, edges)", "if i != len(self.stages) - 1:", "    x = F.relu(x)"),
+    "an activation that is chosen": net("x = stage(x, edges)", "x = F.relu(x) if i < 1 else x"),
+    "a module for all layers": net("x = stage(x, edges)", "x = F.relu(x)", "x = self.dropout(x)"),
+    "a module for all layers, before": net("x = self.dropout(x)", "x = stage(x)", "if i < 1:", "    x = self.act(x)"),
+    "norms beside the layers": net("x = stage(x)", "if i < 1:", "    x = self.norms[i](x)", "    x = self.act(x)"),
+    "with or without a skip connection": net(
+        "if self.skips:",
+        "    x = x + stage(x)",
+        "else:",
+        "    x = stage(x)",
+        "if self.act is not None:",
+        "    x = self.act(x)",
+    ),
+    "by another name": net("h = stage(x, edges)", "if i < 1:", "    h = F.relu(h)", "x = h"),
+    "by another name, with a skip connection": net("h = x", "h = stage(h)", "h = self.act(h)", "x = x + h"),
+    "over numbers": """
+        def encode(self, x):
+            self.eval()
+            for i in range(len(self.convs)):
+                x = self.convs[i](x)
+                if i < len(self.convs) - 1:
+                    x = x.relu()
+                    x = F.dropout(x, p=0.5, training=self.training)
+            return x
+    """,
     "over layers": """
         class Net(nn.Module):
             def __init__(self):
@@ -109,6 +154,36 @@ PASSES = {
 }
 
 STATES = {
+    "what is run on the data is of each step": """
+        class Runner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.GRUCell(4, 4)
+                self.encoders = nn.ModuleList([nn.Linear(4, 4) for _ in range(1000)])
+
+            def evaluate(self, loader):
+                self.eval()
+                h = torch.zeros(1, 4)
+                for i, x in enumerate(loader):
+                    x = x.float()
+                    z = self.encoders[i](x)
+                    h = self.rnn(z, h)  # !
+                    print(h.sum().item())
+    """,
+    "what measures the state is of each step": """
+        class Runner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.GRUCell(4, 4)
+
+            def evaluate(self, loader, probes):
+                self.eval()
+                h = torch.zeros(1, 4)
+                for x, probe in zip(loader, probes):
+                    h = self.rnn(x, h)  # !
+                    seen = probe(h)
+                    print(seen.sum().item())
+    """,
     "one cell": """
         def evaluate(cell, loader):
             cell.eval()

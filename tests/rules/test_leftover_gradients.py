@@ -131,6 +131,20 @@ FLAGGED = {
     ),
     "each in a method of its own": DUEL.format(first="pass", last="self.opt_c.zero_grad()", mark=MARK),
     "two objects of one class": PLAYERS.format(learn=RESETS_LATE, mark=MARK),
+    "in turns, each reset behind its step": gan(
+        "if epoch % 2 == 0:",
+        *(f"    {line}" for line in (*G_STEP, "g_opt.zero_grad()")),
+        "else:",
+        *(f"    {line}" for line in (*D_STEP, "d_opt.zero_grad()")),
+        mark=MARK,
+    ),
+    "in turns that leave, each reset behind its step": gan(
+        "if epoch % 2 == 0:",
+        *(f"    {line}" for line in (*G_STEP, "g_opt.zero_grad()", "continue")),
+        *D_STEP,
+        "d_opt.zero_grad()",
+        mark=MARK,
+    ),
     "an actor and a critic": AGENT.format(
         before="pass",
         between="self.critic_optim.zero_grad()",
@@ -146,6 +160,49 @@ CLEAN = {
     ),
     "each is reset before its backward": gan("d_opt.zero_grad()", *D_STEP, "g_opt.zero_grad()", *G_STEP),
     "both are reset behind both": gan(*D_STEP, *G_STEP, "g_opt.zero_grad(); d_opt.zero_grad()"),
+    "in turns, and all are reset first": gan(
+        "g_opt.zero_grad(); d_opt.zero_grad()",
+        "if epoch % 2 == 0:",
+        *(f"    {line}" for line in G_STEP),
+        "else:",
+        *(f"    {line}" for line in D_STEP),
+    ),
+    "in turns, by the networks": gan(
+        "G.zero_grad()",
+        "D.zero_grad()",
+        "if epoch < 3:",
+        "    G(x).square().mean().backward()",
+        "    g_opt.step()",
+        "elif epoch % 2:",
+        *(f"    {line}" for line in G_STEP),
+        "else:",
+        *(f"    {line}" for line in D_STEP),
+    ),
+    "in turns that leave": gan(
+        "for opt in (g_opt, d_opt): opt.zero_grad()",
+        "if epoch % 2 == 0:",
+        *(f"    {line}" for line in (*G_STEP, "continue")),
+        *D_STEP,
+    ),
+    "in turns, in a function for each batch": """
+        def turn(i, x, G, D, g_opt, d_opt):
+            G.zero_grad()
+            D.zero_grad()
+            if i % 2 == 0:
+                loss = -D(G(x)).mean()
+                loss.backward()
+                g_opt.step()
+            else:
+                loss = D(G(x).detach()).mean() - D(x).mean()
+                loss.backward()
+                d_opt.step()
+
+        def main(loader):
+            G, D = nn.Linear(4, 4), nn.Linear(4, 1)
+            g_opt, d_opt = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
+            for i, x in enumerate(loader):
+                turn(i, x, G, D, g_opt, d_opt)
+    """,
     "reset again before its step": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "for net in (G, D): net.zero_grad()"),
     "by hand": gan(*D_STEP, "d_opt.zero_grad()", *G_STEP, "for p in D.parameters(): p.grad = None"),
     "frozen for the generator": gan(

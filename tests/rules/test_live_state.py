@@ -70,6 +70,20 @@ FLAGGED = {
     "the best": fit("if score > best:", "    best = score", "    best_state = model.state_dict()  # !"),
     "in one statement": fit("if score > best:", "    best, best_state = score, model.state_dict()  # !"),
     "where it is no worse": fit("if score <= best:", "    pass", "else:", "    best_state = model.state_dict()  # !"),
+    "another dict on some ways behind the loop": fit(
+        "if score > best:",
+        "    best = score",
+        "    state = {}",
+        "    state['net'] = model.state_dict()  # !",
+        before="state = {}",
+        after="if other:\n                state = {'net': None}\n            torch.save(state, 'best.pt')",
+    ),
+    "beside the state of a schedule": fit(
+        "if score > best:",
+        "    state = {'net': model.state_dict(), 'sched': policy.state_dict()}  # !",
+        before="policy = torch.optim.lr_scheduler.StepLR(optimizer, 10); state = None",
+        after="torch.save(state, 'best.pt')",
+    ),
     "by a flag": fit("if is_best:", "    best_state = model.state_dict()  # !"),
     "another dict": fit("if score > best:", "    best_state = model.state_dict().copy()  # !"),
     "yet another dict": fit("if score > best:", "    best_state = dict(model.state_dict())  # !"),
@@ -239,7 +253,61 @@ FLAGGED = {
     """,
 }
 
+BEST = "if score > best:", "    best = score", "    state = {}", "    state['net'] = model.state_dict()"
+LAST = "state = {}\n                state['net'] = model.state_dict()\n                torch.save(state, 'last.pt')"
+SCHEDULED = "policy = torch.optim.lr_scheduler.StepLR(optimizer, 10); state = {}"
+
 CLEAN = {
+    "saved at once, and another dict behind the loop": fit(
+        *BEST,
+        "    torch.save(state, 'best.pt')",
+        before="state = {}",
+        after=f"if other:\n                {LAST}",
+    ),
+    "another dict as it is made": fit(
+        "if score > best:",
+        "    best, state = score, {'net': model.state_dict(), 'epoch': epoch}",
+        "    torch.save(state, 'best.pt')",
+        before="state = None",
+        after="state = {'net': model.state_dict(), 'epoch': epochs}\n            torch.save(state, 'last.pt')",
+    ),
+    "another state under the same key": fit(
+        *BEST,
+        "    torch.save(state, 'best.pt')",
+        before="state = {}",
+        after="state['net'] = model.state_dict()\n            torch.save(state, 'last.pt')",
+    ),
+    "another state, and then it is given back": fit(
+        "if score > best:",
+        "    best_state = model.state_dict()",
+        "    torch.save(best_state, 'best.pt')",
+        after="with torch.no_grad():\n                best_state = model.state_dict()\n            return best_state",
+    ),
+    "an object that saves the last one": stopper(
+        "self.best_state = model.state_dict(); torch.save(self.best_state, 'best.pt')",
+        restored="self.best_state = model.state_dict(); torch.save(self.best_state, 'last.pt')",
+    ),
+    "the state of a schedule": fit(
+        "if score > best:",
+        "    best = score",
+        "    state['rates'] = policy.state_dict()",
+        "policy.step()",
+        before=SCHEDULED,
+        after="torch.save(state, 'best.pt')",
+    ),
+    "the state of a schedule, beside others": fit(
+        "if score > best:",
+        "    state = {'lr_scheduler': other.state_dict(), 'epoch': epoch}",
+        "other.step()",
+        before="state = None",
+        after="torch.save(state, 'best.pt')",
+    ),
+    "the states of a schedule": fit(
+        "history.append(policy.state_dict())",
+        "policy.step()",
+        before="policy = torch.optim.lr_scheduler.StepLR(optimizer, 10); history = []",
+        after="print(history[-1])",
+    ),
     "a deep copy": fit("if score > best:", "    best_state = copy.deepcopy(model.state_dict())"),
     "copies of its tensors": fit(
         "if score > best:", "    best_state = {k: v.clone() for k, v in model.state_dict().items()}"

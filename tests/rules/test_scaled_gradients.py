@@ -279,6 +279,7 @@ def phases(backward: str, scaler: str = "torch.amp.GradScaler('cuda')") -> str:
             "extra = F.mse_loss(G(noise), real)", "scaler.scale(g_loss).backward()", "extra.backward()  # !",
             "scaler.step(g_optimizer)",
         ),
+        half("g_loss.backward()  # !", "norms.append(G.head.weight.grad.norm())", "scaler.step(g_optimizer)"),
         phases("loss.backward()  # !"),
         phases("loss.backward()  # !", "torch.cuda.amp.GradScaler(enabled=optimizer is not None)"),
         phases("F.cross_entropy(self.model(x), y).backward()  # !"),
@@ -306,7 +307,25 @@ def test_a_loss_that_was_not_scaled(snippet: str) -> None:
         half("loss = scale_up(g_loss)", "loss.backward()", "scaler.step(g_optimizer)"),
         half("weighted = g_loss * scaler.get_scale()", "weighted.backward()", "scaler.step(g_optimizer)"),
         half("accelerator.backward(g_loss)", "scaler.step(g_optimizer)"),
+        half(
+            "g_loss.backward()", "grads = [p.grad.clone() for p in G.parameters()]", "g_optimizer.zero_grad()",
+            "scaler.scale(virtual(G, grads, noise)).backward()", "scaler.step(g_optimizer)",
+        ),
+        half(
+            "g_loss.backward()", "norms.append(G.head.weight.grad.norm())", "G.zero_grad(set_to_none=True)",
+            "g_loss = F.softplus(-D(G(noise))).mean()", "scaler.scale(g_loss).backward()", "scaler.step(g_optimizer)",
+        ),
+        half(
+            "g_loss.backward()", "seen = {n: p.grad.data for n, p in G.named_parameters()}",
+            "for p in G.parameters():", "    p.grad = None",
+            "if use_amp:", "    scaler.scale(weigh(G, seen)).backward()", "    scaler.step(g_optimizer)",
+            "else:", "    weigh(G, seen).backward()", "    g_optimizer.step()",
+        ),
         phases("self.scaler.scale(loss).backward()"),
+        phases(
+            "loss.backward()\n            seen = [p.grad for p in self.model.parameters()]\n"
+            "            self.optimizer.zero_grad()\n            self.scaler.scale(self.again(seen, x)).backward()"
+        ),
         phases("loss.backward()", "torch.cuda.amp.GradScaler(enabled=False)"),
         phases("self.amp.scale(loss).backward()"),
         phases("loss.backward()", "StaticScaler()")

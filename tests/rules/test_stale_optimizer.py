@@ -30,6 +30,23 @@ FLAGGED = {
                 F.cross_entropy(model(x), y).backward()
                 optimizer.step()
     """,
+    "a part with layers and no forward": """
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.out = nn.Linear(512, 2)
+
+            def __call__(self, x):
+                return self.out(x)
+
+        model = torchvision.models.resnet18(weights="DEFAULT")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        model.fc = Head()  # !
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """,
     "groups that a loop fills": """
         def finetune(model, loader):
             decay, rest = [], []
@@ -390,6 +407,19 @@ for x, y in loader:
 BETWEEN = {
     "nothing that has parameters": "model.fc = nn.Identity()",
     "a loss": "model.criterion = nn.CrossEntropyLoss()",
+    "a loss that has no forward": (
+        "class Evidence(nn.Module):\n    def __call__(self, out, y):\n        return F.mse_loss(F.relu(out) + 1, y)\n"
+        "model.criteria = Evidence()"
+    ),
+    "a loss with methods of its own": (
+        "class Objective(nn.Module):\n    def __init__(self, margin):\n        super().__init__()\n"
+        "        self.margin = float(margin)\n    def compute(self, a, b):\n        return F.relu(a - b)\n"
+        "model.objective = Objective(0.2)"
+    ),
+    "a loss of a base without a forward": (
+        "class Base(nn.Module):\n    pass\nclass Dice(Base):\n    def __call__(self, out, y):\n"
+        "        return 1 - (out * y).mean()\nmodel.dice = Dice().to(device)"
+    ),
     "no module": "model.names = list(range(9))",
     "a wrapper": "model = nn.DataParallel(model)",
     "a compiled one": "model = torch.compile(model)",

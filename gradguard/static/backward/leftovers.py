@@ -14,6 +14,7 @@ from gradguard.static.backward.filled import filled, goes_through
 from gradguard.static.model import Backward, Event, Forward, Function, Loop, OpaqueCall, Step, ZeroGrad
 from gradguard.static.optimizers.optimized import overlap
 from gradguard.static.program.paths import is_part
+from gradguard.static.reading.rounds import are_apart
 
 _CONCERNED = (Backward, Step, ZeroGrad, OpaqueCall)
 # Networks that judge what another one makes: no loss is for both. A `D` may also be a decoder.
@@ -56,21 +57,35 @@ def leftovers(function: Function) -> Iterator[Leftover]:
     for loop in (None, *function.loops):
         inside = [e for e in events if loop is None or (e.loop is not None and e.loop.within(loop))]
         for place, step in enumerate(inside):
-            found = _left_for(function, step, _before(inside, place, loop)) if isinstance(step, Step) else None
+            if not isinstance(step, Step) or not _is_plain(step):
+                continue
+            found = _left_for(function, step, _before(inside, place, loop))
             if found is not None and found.left_by.site.node not in told:
                 told.add(found.left_by.site.node)
                 yield found
 
 
+def _is_plain(step: Step) -> bool:
+    """Whether it is of one optimizer, whose modules are known, and uses the gradients that are there."""
+    return bool(step.modules) and step.target is not None and not (step.zeroes or step.runs_closure)
+
+
 def _before(events: Sequence[Event], place: int, loop: Loop | None) -> list[Event]:
-    """What comes before an event, the last first; in a loop what comes after it in the iteration before, too."""
-    return [*reversed(events[:place]), *(reversed(events[place + 1 :]) if loop is not None else ())]
+    """What comes before an event, the last first; in a loop what comes after it in the iteration before, too.
+
+    What is in the other branch of an ``if`` happens in an iteration before, and all of that on this way.
+    """
+    elsewhere = [event for event in events[:place] if are_apart(events[place], event)]
+    same = [event for event in reversed(events[:place]) if event not in elsewhere]
+    if loop is None:
+        return same
+    if not elsewhere:
+        return [*same, *reversed(events[place + 1 :])]
+    return [*same, *(event for event in reversed(events) if not are_apart(elsewhere[-1], event))]
 
 
 def _left_for(function: Function, step: Step, before: Sequence[Event]) -> Leftover | None:
     """What comes to a step besides the gradients of the last backward before it."""
-    if not step.modules or step.target is None or step.zeroes or step.runs_closure:
-        return None
     added_to: Backward | None = None
     own: Step | None = None
     for place, event in enumerate(before):

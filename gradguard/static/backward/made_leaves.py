@@ -42,7 +42,9 @@ def _copied_at(value: Value, leaf: Root) -> Site | None:
 def is_wanted(flow: Flow, backward: Backward, leaf: Root) -> bool:
     """Whether a leaf may be trained itself: it is there before, an optimizer has it, or its gradient is looked at."""
     node = node_of(leaf.key)
-    if node is None or (backward.loop is not None and not backward.loop.has(node)):
+    if node is None or node not in flow.ref.define.nodes:
+        return True  # an attribute, of what another method has made
+    if backward.loop is not None and not backward.loop.has(node):
         return True
     return _is_optimized(flow, leaf) or _is_asked(flow, node)
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
+from gradguard.static.backward.leftovers import may_reset
 from gradguard.static.mistakes.backward import Unscaled
-from gradguard.static.model import Backward, OpaqueCall, Step
+from gradguard.static.model import Backward, OpaqueCall, Step, ZeroGrad
 from gradguard.static.program.functions_called import functions_called
 from gradguard.static.reading.rounds import excludes, round_of
 from gradguard.static.reading.scaled import is_of_own_kind
@@ -31,8 +32,8 @@ def unscaled(flow: Flow) -> Iterator[Unscaled]:
             continue
         before: list[Backward] = []
         for event in around.earlier(step):
-            if isinstance(event, Step | OpaqueCall):
-                break
+            if isinstance(event, Step | OpaqueCall) or (isinstance(event, ZeroGrad) and may_reset(event, step)):
+                break  # gradients that are only looked at, and thrown away, are not divided
             before += [event] if isinstance(event, Backward) else []
         scaled = [each for each in before if each.is_scaled]
         for backward in before:

@@ -12,12 +12,14 @@ from gradguard.static.model import Loop
 from gradguard.static.optimizers.live_anchors import live_anchors
 from gradguard.static.optimizers.live_averages import live_averages
 from gradguard.static.optimizers.optimized import overlap
+from gradguard.static.optimizers.schedulers import scheduled
 from gradguard.static.optimizers.shallow_copies import copied_of, shallow_copies
 from gradguard.static.optimizers.state_dicts import collected, is_written_by, states_in, taken
 from gradguard.static.program.classes import Class
-from gradguard.static.program.order import comes_before, ends_at, has
+from gradguard.static.program.order import comes_before, ends_at, has, surely_before
 from gradguard.static.program.own_methods import methods_of, reached
 from gradguard.static.program.paths import is_part, last
+from gradguard.static.reading.places import assigned_anywhere
 from gradguard.static.source import Site
 from gradguard.static.values import Kind
 
@@ -46,12 +48,14 @@ def live_states(flow: Flow) -> Iterator[LiveState]:
         for kept, model in taken(stmt):
             if _gives_copies(flow, stmt, model):
                 continue
-            if flow.read(flow.canonical(model), flow.final).kind is not Kind.OPTIMIZER:
+            if not _is_of_rates(flow, model):
                 used = _used_after_training(flow, stmt, kept, model) or _used_elsewhere(flow, stmt, kept, model)
                 if used is not None or _is_loaded_from(flow, stmt, kept):
                     yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used)
         for kept, model in collected(stmt):
-            if _learns(flow, model) and (used := _read_of_several(flow, stmt, kept, model)) is not None:
+            if not _learns(flow, model) or _is_of_rates(flow, model):
+                continue
+            if (used := _read_of_several(flow, stmt, kept, model)) is not None:
                 yield LiveState(flow.site(stmt), kept, model, f"{model}.state_dict()", used, is_one_of_several=True)
 
 
@@ -62,6 +66,14 @@ def _gives_copies(flow: Flow, stmt: t.Stmt, model: str) -> bool:
         return True
     around = (s for s in flow.ref.define.statements if isinstance(s, t.With) and has(s.body, stmt))
     return any("state_dict" in context.name for s in around for context, _ in s.items if isinstance(context, t.Call))
+
+
+def _is_of_rates(flow: Flow, model: str) -> bool:
+    """Whether it is an optimizer, or a scheduler of one, whose state is a new dict of numbers each time."""
+    path = flow.canonical(model)
+    if flow.read(path, flow.final).kind is Kind.OPTIMIZER:
+        return True
+    return any(scheduled(flow.ref, value) is not None for value in assigned_anywhere(flow, path))
 
 
 def _kept_whole(flow: Flow, stmt: t.Stmt) -> Iterator[tuple[str, str]]:
@@ -180,7 +192,8 @@ def _read_of_several(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | 
         if _is_made_by_method(flow, loop, model):
             continue
         for other in flow.ref.define.statements:
-            if comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept):
+            is_late = comes_before(flow.ref.define.body, loop.site.node, other) and _reads(other, kept)
+            if is_late and not _is_bound_again(flow.ref, other, kept, stmt):
                 return flow.site(other)
     return None
 
@@ -211,6 +224,8 @@ def _used_after_training(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Sit
         is_start = comes_before(ref.define.body, stmt, loop.site.node)
         for other in ref.define.statements if is_best or is_start else ():
             is_loaded, is_saved = _uses(ref, other, kept, model)
+            if (is_loaded or is_saved) and _is_bound_again(ref, other, kept, stmt):
+                continue
             later = comes_before(ref.define.body, loop.site.node, other)
             again = is_start and is_loaded and (later or other in loop.nodes)
             if again or (is_best and later and (is_loaded or is_saved)):
@@ -226,7 +241,8 @@ def _used_elsewhere(flow: Flow, stmt: t.Stmt, kept: str, model: str) -> Site | N
     for method in _methods_besides(flow, stmt, kept):
         for other in method.define.statements:
             is_loaded, is_saved = _uses(method, other, kept, last(model), by_last=True)
-            if is_loaded or (is_saved and method.define.name not in at_once):
+            is_late = is_loaded or (is_saved and method.define.name not in at_once)
+            if is_late and not _is_bound_again(method, other, kept):
                 return Site(method.chunk, other)
     return None
 
@@ -313,6 +329,25 @@ def _made_before(ref: FunctionRef, model: str, stmt: t.Stmt) -> int:
     assigned = ((s, target) for s in ref.define.statements if isinstance(s, t.Assign) for target in s.targets)
     bindings = (s for s, target in assigned if model in map(t.path_of, t.names_in(target)))
     return sum(comes_before(ref.define.body, each, stmt) for each in bindings)
+
+
+def _is_bound_again(ref: FunctionRef, used: t.Stmt, kept: str, stmt: t.Stmt | None = None) -> bool:
+    """Whether something else is at a path where it is used: ``state = {}; state["net"] = ...; torch.save(state)``.
+
+    Args:
+        stmt: what the binding comes after, that has kept the state there.
+    """
+    body = ref.define.body
+    before = (each for each in surely_before(body, used) if stmt is None or comes_before(body, stmt, each))
+    return any(_binds_anew(each, kept) for each in before)
+
+
+def _binds_anew(stmt: t.Stmt, kept: str) -> bool:
+    for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
+        path = t.path_of(target)
+        if path is not None and is_part(kept, path):
+            return all(t.path_of(node) != path for node in _names(value))
+    return False
 
 
 def _uses(ref: FunctionRef, stmt: t.Stmt, kept: str, model: str, by_last: bool = False) -> tuple[bool, bool]:

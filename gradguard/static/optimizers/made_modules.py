@@ -41,7 +41,7 @@ def _registered(ref: FunctionRef, registry: t.Expr) -> Iterator[bool]:
         if isinstance(maker, FunctionRef):
             yield _gives_made(maker)
         elif isinstance(maker, Class):
-            yield maker.is_module and maker.may_learn
+            yield maker.is_module and maker.may_have_parameters
         elif isinstance(maker, t.Lambda):
             yield is_made(script, maker.body)
         else:
@@ -68,7 +68,7 @@ def _makes(ref: FunctionRef, call: t.Call | None, maker: Value) -> bool:
     if isinstance(maker.ref, FunctionRef):
         return maker.kind is Kind.FUNCTION and _gives_made(maker.ref)
     if isinstance(maker.ref, Class):
-        return maker.kind is Kind.CLASS and maker.ref.is_module and maker.ref.may_learn
+        return maker.kind is Kind.CLASS and maker.ref.is_module and maker.ref.may_have_parameters
     name = str(maker.ref) if maker.kind is Kind.EXTERNAL else ""
     if name == "torch.nn.Sequential":
         return call is not None and any(is_made(ref, arg.value) for arg in call.args)

@@ -10,6 +10,7 @@ from gradguard.static.program.names import named_kind
 from gradguard.static.values import Kind
 
 _SHALLOW = frozenset("dict OrderedDict copy".split())
+_SCHEDULE = "sched"
 _WRITING = frozenset("save save_file".split())
 
 
@@ -17,7 +18,7 @@ def taken(stmt: t.Stmt) -> Iterator[tuple[str, str]]:
     """``kept = model.state_dict()``, ``kept = {"model": model.state_dict()}``: the paths of both."""
     for target, value in t.pairs(stmt.targets, stmt.value) if isinstance(stmt, t.Assign) else ():
         kept = t.path_of(target)
-        if kept is None or "[*]" in kept:
+        if kept is None or "[*]" in kept or _SCHEDULE in kept:
             continue
         for model in _models_in(value):
             yield kept, model
@@ -70,14 +71,18 @@ def _models_in(value: t.Expr) -> Iterator[str]:
     """The paths of the models whose states a value is, or has in it; optimizers and schedulers have such, too."""
     for of in states_in(value):
         path = t.path_of(of)
-        if path is not None and named_kind(path) is not Kind.OPTIMIZER and "sched" not in path:
+        if path is not None and named_kind(path) is not Kind.OPTIMIZER and _SCHEDULE not in path:
             yield path
 
 
 def states_in(value: t.Expr) -> Iterator[t.Expr]:
     """What it is that a value is the state of, or has the state of under a key or beside something else."""
     items = value.items if isinstance(value, t.Display) else [value]
-    for each in [item for _, item in value.entries] if isinstance(value, t.DictDisplay) else items:
+    if isinstance(value, t.DictDisplay):
+        items = [
+            item for key, item in value.entries if not (isinstance(key, t.Constant) and _SCHEDULE in str(key.value))
+        ]
+    for each in items:
         of = _state_of(each)
         if of is not None:
             yield of

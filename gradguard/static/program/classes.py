@@ -380,6 +380,11 @@ class Class(Remembers):
         return parameters.may_learn(self)
 
     @cached_property
+    def may_have_parameters(self) -> bool:
+        """Whether an object of just this class may have parameters, whatever its heirs do."""
+        return parameters.may_have_parameters(self)
+
+    @cached_property
     def is_frozen(self) -> bool:
         """Whether none of its parameters asks for gradients, unless somebody wants it otherwise."""
         return parameters.is_frozen(self)

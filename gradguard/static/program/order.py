@@ -33,6 +33,20 @@ def comes_before(body: Sequence[t.Stmt], first: object, second: object) -> bool:
     return False
 
 
+def surely_before(body: Sequence[t.Stmt], stmt: t.Stmt) -> Iterator[t.Stmt]:
+    """The statements that have run where one of a block does: they stand before it, in a block around it."""
+    for each in body:
+        if each is stmt:
+            return
+        around = next((block for block in t.blocks(each) if has(block, stmt)), None)
+        if around is not None:
+            yield from surely_before(around, stmt)
+            return
+        yield each
+        if isinstance(each, t.With):
+            yield from surely_before(each.body, stmt)
+
+
 def ends_at(loop: t.Repeat, stmt: t.Stmt) -> bool:
     """Whether a loop ends once a statement in it has run: a ``break`` follows, or it is in an ``else`` of a loop."""
     loops = (each for each in t.walk_statements([loop]) if isinstance(each, t.Repeat))

@@ -38,9 +38,13 @@ def may_learn(cls: Class) -> bool:
 
     Of a class that only says what its heirs have to do, one of these is run.
     """
-    family, forward = list(cls.lineage()), cls.method("forward")
-    if forward is None or forward.is_abstract:
-        return True
+    forward = cls.method("forward")
+    return forward is None or forward.is_abstract or may_have_parameters(cls)
+
+
+def may_have_parameters(cls: Class) -> bool:
+    """Whether an object of just this class may have some: a loss with ``__call__`` needs no ``forward``."""
+    family = list(cls.lineage())
     return not _is_of_bare(family) or any(_may_make_parameters(each) for each in family)
 
 

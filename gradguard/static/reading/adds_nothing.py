@@ -45,17 +45,55 @@ def was_there(store: Store, loop: Loop) -> bool:
 def is_forward_pass(store: Store, loop: Loop) -> bool:
     """Whether each iteration runs its own module on the state: ``for layer in layers: x = layer(x)``.
 
-    That is one forward pass, as long as the net is deep; it goes on where a loop around runs the same net again.
+    That is one forward pass, as long as the net is deep; it goes on where a loop around runs the same net again. What
+    else is done to the state there, as by an activation that all layers have, is part of it.
     """
     stmt, value = loop.site.node, store.value_site.node if store.value_site is not None else None
     if store.form not in (Form.REBIND, Form.SUM) or not isinstance(stmt, t.Repeat) or stmt.iterable is None:
         return False
     if loop.over_loader or loop.needs_gradients:
         return False
-    calls = (node for node in t.walk(value) if isinstance(node, t.Call))
-    runs = [call for call in calls if any(t.path_of(arg.value) == store.path for arg in call.args)]
     own = names_of_each(stmt, loop.targets) | _made_in(stmt)
+    if _runs_own(value, {store.path}, own):
+        return True
+    if not any(isinstance(node, t.Call) and is_taken(node.func, own) for node in loop.nodes):
+        return False
+    bound = _bound_in(stmt)
+    names = _goes_through(bound, store.path)
+    return any(_runs_own(each, names, own) for name in names for each in bound.get(name, ()))
+
+
+def _runs_own(value: t.Node | None, names: set[str], own: set[str] | frozenset[str]) -> bool:
+    """Whether all that is run on a state, to give the next one, is of the iteration alone."""
+    calls = (node for node in t.walk(value) if isinstance(node, t.Call)) if value is not None else ()
+    runs = [call for call in calls if any(t.path_of(arg.value) in names for arg in call.args)]
     return bool(runs) and all(is_taken(call.func, own) for call in runs)
+
+
+def _bound_in(stmt: t.Repeat) -> dict[str, list[t.Expr]]:
+    """What the body of a loop binds to each path, on whatever way."""
+    bound: dict[str, list[t.Expr]] = {}
+    for each in t.walk_statements(stmt.body):
+        for target, value in t.pairs(each.targets, each.value) if isinstance(each, t.Assign) else ():
+            path = t.path_of(target)
+            if path is not None:
+                bound.setdefault(path, []).append(value)
+    return bound
+
+
+def _goes_through(bound: dict[str, list[t.Expr]], path: str) -> set[str]:
+    """The names that a state has on its way through an iteration: ``h = layer(x); x = F.relu(h)``."""
+    reads = {name: {r for value in values for r in _read(value)} & bound.keys() for name, values in bound.items()}
+    behind, ahead = {path}, {path}
+    for _ in bound:
+        behind |= {each for name in behind & reads.keys() for each in reads[name]}
+        ahead |= {name for name, read in reads.items() if read & ahead}
+    return behind & ahead
+
+
+def _read(value: t.Expr) -> set[str]:
+    paths = (t.path_of(node) for node in t.walk(value) if isinstance(node, t.Name | t.Attribute | t.Subscript))
+    return {path for path in paths if path is not None}
 
 
 def _made_in(stmt: t.Repeat) -> set[str]:

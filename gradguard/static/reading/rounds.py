@@ -109,7 +109,35 @@ def _stands_in(block: Sequence[t.Stmt], event: Event) -> bool:
 
 
 def excludes(body: Sequence[t.Stmt], event: Event, other: Event) -> bool:
-    """Whether one of two events is in the body of an ``if``, and the other one in its ``else``."""
-    branches = (stmt for block in blocks_around(body, event) for stmt in block if isinstance(stmt, t.If))
-    ways = ((way, rest) for stmt in branches for way, rest in ((stmt.body, stmt.orelse), (stmt.orelse, stmt.body)))
-    return any(event.is_in(way) and other.is_in(rest) for way, rest in ways)
+    """Whether one of two events is in the body of an ``if``, and the other one in its ``else``.
+
+    Or behind it, where the body leaves: ``if i % 2: ...; continue``.
+    """
+    for block in blocks_around(body, event):
+        for place, stmt in enumerate(block):
+            if isinstance(stmt, t.If):
+                for way, rest in ((stmt.body, stmt.orelse), (stmt.orelse, stmt.body)):
+                    others = [*rest, *block[place + 1 :]] if t.leaves(way) else rest
+                    if (event.is_in(way) and other.is_in(others)) or (other.is_in(way) and event.is_in(others)):
+                        return True
+    return False
+
+
+def are_apart(one: Event, other: Event) -> bool:
+    """Whether two events are in two branches of an ``if``, of this function or of one whose call brings both."""
+    while one.site.node is other.site.node and one.inner is not None and other.inner is not None:
+        one, other = one.inner, other.inner
+    if not (one.conditional or other.conditional) or one.site.chunk is not other.site.chunk:
+        return False
+    return excludes(_body_around(one), one, other)
+
+
+def _body_around(event: Event) -> Sequence[t.Stmt]:
+    """The body of the innermost function that an event is written in."""
+    body: Sequence[t.Stmt] = event.site.chunk.statements
+    inner: Sequence[t.Stmt] | None = body
+    while inner is not None:
+        body = inner
+        defined = (stmt for stmt in t.walk_statements(body) if isinstance(stmt, t.Define | t.DefineClass))
+        inner = next((stmt.body for stmt in defined if event.is_in(stmt.body)), None)
+    return body
