@@ -34,8 +34,9 @@ Entries are set by `torch.where(mask, y, 0)` or `y.masked_fill(mask, 0)`, or bef
 no graph, as no layer with parameters is surely behind it, or it was computed under `no_grad`, or detached; what an
 evaluation alone does; a result that does not go into the loss; copies; changes through `.data` (GG240); changes of a
 variable that is another name of what was kept; results of layers whose attribute is not named after an activation, as
-`self.act` and `self.relu` are, and of an `nn.Sequential` in a variable. Under mixed
-precision, what is given to an operation: it may have kept a copy of another type.
+`self.act` and `self.relu` are, and of an `nn.Sequential` in a variable; an `nn.Sequential` that nothing calls, and
+whose layers a loop looks at, to compute with functions (`if "relu" in name: x = F.relu(x)`). Under mixed precision,
+what is given to an operation: it may have kept a copy of another type.
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks>.
 """
@@ -149,9 +150,11 @@ _CHANGES_ONE = sign(
 _MODULE = sign("Module", pattern=r"(?m:^)[ \t]*class\s[^\n]*Module\b")
 _BACKWARD = sign(".backward(", own=True)
 _MADE_IN_PLACE = sign("True", pattern=rf"{_LAYERS}(?:[^()\n]*inplace=True|True\)|[^()\n=]*, True\))")
+# `("relu", nn.ReLU(True))`, of an OrderedDict.
+_WORD = r"(?:\(?\s*[\"'][^\"'\n]*[\"']\s*[,:]\s*)"
 _SEQUENCE = _of_lines(
     "Sequential(",
-    pattern=rf"\b(?:ReLU|Sigmoid|Tanh|Softmax)\([^()\n]*\)\s*,\s*(?:\w+\.)*{_LAYERS}[^()\n]*\bTrue\s*\)",
+    pattern=rf"\b(?:ReLU|Sigmoid|Tanh|Softmax)\([^()\n]*\)\s*\)?\s*,\s*{_WORD}?(?:\w+\.)*{_LAYERS}[^()\n]*\bTrue\s*\)",
 )
 
 _SIGNS: tuple[Signs, ...] = (

@@ -52,7 +52,8 @@ that is told so (`net(x, no_grad=True)`); inputs that are `volatile` (torch 0.3,
 does nothing, which counts where the program shows that it is of that time, as by `loss.item()`); a function that is
 only called under `no_grad`, or by one that runs a backward over what it returns (a trainer's `_predict`); Lightning's
 `validation_step` and the like, which the framework runs without gradients; a model of another library, in a file that
-imports torch too.
+imports torch too; an output that NumPy gets as it is (`net(x).numpy()` raises where there is a graph: all is frozen
+somewhere); a loss that weighs its terms by their gradients, or is given a weight of the model for that.
 
 **Waits at low confidence.** A call beside a part of the loop that is under `no_grad`, or that a flag picks over the
 same call under `no_grad` (`predict(x, eval=False)`); what a function returns with its graph, unless it is named as an
@@ -139,13 +140,15 @@ def _by_word(function: Function) -> Iterator[Finding]:
 
 def _in_loops(function: Function) -> Iterator[Finding]:
     for loop in function.loops:
-        forward = _recording(loop)
-        if forward is None or (loop.parent is not None and _recording(loop.parent) is forward):
+        forward = _recording(function, loop)
+        if forward is None or (loop.parent is not None and _recording(function, loop.parent) is forward):
             continue
         if function.needs_gradients_around(loop) or function.backpropagates(forward) or function.called_without_grad():
             continue
         if function.returns_graph_of(forward) and function.callers_backpropagate(function):
             continue  # a trainer's `_predict`, named so by the template that calls it and trains
+        if function.mistakes.calls_seeker():
+            continue  # a loss that weighs its terms by their gradients
         trains = function.returns_graphs_besides(loop)
         yield rule.finding(
             forward.site,
@@ -285,11 +288,12 @@ def _is_sure(function: Function, forward: Forward, loop: Loop) -> bool:
     return not returned and (forward.is_shown or not loop.turns_grad_off)
 
 
-def _recording(loop: Loop) -> Forward | None:
+def _recording(function: Function, loop: Loop) -> Forward | None:
     """The first module call that records a graph in an evaluation loop."""
     if loop.needs_gradients or loop.steps or not (loop.evaluates or loop.evaluates_by_name):
         return None
-    recorded = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(f))
+    records = (f for f in loop.forwards if f.mode in (Mode.INHERITED, Mode.ON) and not _is_left_alone(f))
+    recorded = (f for f in records if not function.gives_to_numpy(f))
     if not loop.evaluates:  # what leaves the function may be trained elsewhere
         return next((f for f in recorded if not f.leaves and not f.is_in_loop_of_callee), None)
     shown = (f for f in recorded if f.inner is None or ((f.is_evaluated or f.of_method) and not f.is_in_loop_of_callee))

@@ -12,9 +12,10 @@ for epoch in range(epochs):
 
 **Instead**: `plt.close(fig)` after saving; `plt.close()` where the figure has no name.
 
-**Not flagged.** `plt.close`, `plt.show` (the figure is the user's to close), a figure with a number that is used
-again, one that is returned or handed on, `SummaryWriter.add_figure` (it closes), `matplotlib.figure.Figure`, which is
-not registered; no more than twenty figures, as numbers in the source say (`range(500)`, `if epoch % 50 == 0`).
+**Not flagged.** `plt.close`, also where each caller of a function closes what that makes now and then
+(`plt.close("all")`); `plt.show` (the figure is the user's to close), a figure with a number that is used again, one
+that is returned or handed on, `SummaryWriter.add_figure` (it closes), `matplotlib.figure.Figure`, which is not
+registered; no more than twenty figures, as numbers in the source say (`range(500)`, `if epoch % 50 == 0`).
 
 **References.** Tomiinek/Multilingual_Text_to_Speech#19,
 <https://matplotlib.org/stable/api/_as_gen/matplotlib.pyplot.close.html>.
@@ -50,6 +51,8 @@ def stays_registered(function: Function) -> Iterator[Finding]:
         if (times := call.times) is not None and times <= _MANY:
             continue
         if call.loop is not None and not call.once and not _is_reused(call) and not call.written.handed_on:
+            if call.conditional and function.mistakes.close_all_figures(call):
+                continue
             in_training = call.loop.trains and call.site.cell is None  # a notebook closes them when the cell ends
             certain = in_training and call.loop.is_long and not call.callee_decides
             yield rule.finding(

@@ -30,7 +30,8 @@ So it is with one of the losses, or one of the models, that an option chooses fr
 
 **Not flagged.** `log_softmax` before `cross_entropy`, which changes nothing; the logarithm of probabilities; a model
 that gives probabilities only in evaluation, or on some of its ways; probabilities as the target; a softmax with more
-behind it, as attention has it; probabilities that are multiplied or added to; a loss of which no backward is run.
+behind it, as attention has it; probabilities that are multiplied or added to; `kl_div(p, q, reduction="none")`, entry
+by entry, which is meant as a scalar product of both (neighbours that are to agree); a loss of which no backward is run.
 
 **References.** <https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html>,
 <https://docs.pytorch.org/docs/stable/generated/torch.nn.NLLLoss.html>.

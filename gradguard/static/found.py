@@ -31,13 +31,15 @@ from gradguard.static.backward.written_behind import written_behind
 from gradguard.static.evaluation.awaited_words import awaited_words
 from gradguard.static.evaluation.evaluated_once import evaluated_once
 from gradguard.static.evaluation.frozen_in_training import frozen_in_training
+from gradguard.static.evaluation.given_seekers import calls_seeker
 from gradguard.static.evaluation.never_in_evaluation import never_in_evaluation
 from gradguard.static.evaluation.never_put_back import never_put_back
 from gradguard.static.evaluation.not_entered import not_entered
 from gradguard.static.evaluation.put_off import put_off
 from gradguard.static.evaluation.thrown_away import thrown_away
-from gradguard.static.events import Backward, Forward, GradCall, Step
+from gradguard.static.events import Backward, Call, Forward, GradCall, Step
 from gradguard.static.kept.class_lists import class_lists
+from gradguard.static.kept.closed_figures import close_all_figures
 from gradguard.static.kept.counted_keys import counted_keys
 from gradguard.static.kept.cut_when_read import cut_when_read
 from gradguard.static.kept.default_lists import default_lists
@@ -330,6 +332,10 @@ class Mistakes:
         """A module call of a function that evaluates, and that a loop of another one calls."""
         return evaluated_once(self.flow)
 
+    def calls_seeker(self) -> bool:
+        """Whether it calls a loss that computes gradients itself, or may be one (reads other files)."""
+        return calls_seeker(self.flow)
+
     def frozen_in_training(self) -> list[FrozenInTraining]:
         """What takes a part out of evaluation mode that was frozen in it (reads other files)."""
         return list(frozen_in_training(self.flow))
@@ -355,6 +361,10 @@ class Mistakes:
         return list(thrown_away(self.flow))
 
     # --- what is kept ---
+
+    def close_all_figures(self, figure: Call) -> bool:
+        """Whether those who call it close all figures, that which it makes now and then too (reads other files)."""
+        return close_all_figures(self.flow, figure)
 
     def class_lists(self) -> list[ClassList]:
         """The lists that its class has for all objects, and that it makes longer (reads other files)."""

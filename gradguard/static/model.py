@@ -194,6 +194,12 @@ class Function:
         """Whether what a module call records is handed to the caller."""
         return _begins_at(forward, self.returns.reach)
 
+    def gives_to_numpy(self, forward: Forward) -> bool:
+        """Whether NumPy gets what comes of a module call as it is: that refuses a graph, so there is none in code that
+        runs, whatever this reads like."""
+        given = (call for call in self.calls_of("numpy") if call.carries_graph and not call.given and not call.guarded)
+        return any(_begins_at(forward, call.of.reach) for call in given)
+
     def returns_graphs_besides(self, loop: Loop) -> bool:
         """Whether it hands to its caller what a module call outside of a loop records: it trains on another way."""
         return any(self.returns_graph_of(forward) for forward in self.forwards if forward not in loop.forwards)

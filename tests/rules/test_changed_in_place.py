@@ -664,3 +664,72 @@ def test_under_mixed_precision_what_is_given_may_be_copied() -> None:
 def test_a_frozen_module_is_left_alone() -> None:
     body = _of(FLAGGED["a factor"])
     assert_clean(body.replace("dim = 6", "dim = 6\n            self.requires_grad_(False)"), CODE)
+
+
+BY_LAYER = """
+    class Gated(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.features = nn.Sequential(OrderedDict([
+                ("conv", nn.Conv2d(3, dim, 3)),
+                ("condition", nn.ReLU(inplace=True)),
+                ("relu", nn.ReLU(inplace=True)),  # !
+            ]))
+
+        def forward(self, x, weights, gate):
+            RUN
+            return x
+"""
+_LAYER_BY_LAYER = (
+    """
+            for name, layer in self.features.named_children():
+                if "conv" in name:
+                    x = F.conv2d(x, weights[name])
+                elif "condition" in name:
+                    x = x * gate
+                else:
+                    x = F.relu(x)
+    """,
+    """
+            for i, layer in enumerate(self.features):
+                if isinstance(layer, nn.Conv2d):
+                    x = F.conv2d(x, weights[i])
+                elif i % 2:
+                    x = F.relu(x * gate)
+    """,
+    """
+            for name, layer in self.features._modules.items():
+                x = x * gate if name == "condition" else self.run(name, x, weights)
+    """,
+    """
+            for i in range(len(self.features)):
+                if i == 1:
+                    x = x * gate
+                else:
+                    x = self.features[i](x)
+    """,
+)
+
+
+@pytest.mark.parametrize("run", _LAYER_BY_LAYER)
+def test_a_sequence_of_which_a_loop_chooses_what_to_do_with_each_layer(run: str) -> None:
+    snippet = (
+        textwrap.dedent(BY_LAYER)
+        .replace("  # !", "")
+        .replace("    RUN", textwrap.dedent(run).replace("\n", "\n" + " " * 8))
+    )
+    assert_clean("from collections import OrderedDict\n" + snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "x = self.features(x) * gate",
+        "for layer in self.features: x = layer(x)",
+        "for name, layer in self.features.named_children(): x = layer(x)",
+        "x = self.head(x)",
+        "[print(layer) for layer in self.features]; x = self.features(x)",
+    ],
+)
+def test_a_sequence_that_is_run_as_it_stands(run: str) -> None:
+    assert_flagged("from collections import OrderedDict\n" + textwrap.dedent(BY_LAYER).replace("RUN", run), CODE)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -1802,3 +1803,210 @@ def under(context: str) -> str:
 )
 def test_an_evaluation_that_has_its_turn_and_records_nothing(words: str, step: str) -> None:
     assert_clean(IN_TURN.replace("WORDS", words).replace("STEP", step.replace("  # !", "")), CODE)
+
+
+CHOSEN_CONTEXT = """
+    def evaluate(net, ema, loader):
+        net.eval()
+        hits = 0
+        with CONTEXT:
+            for x, y in loader:
+                hits += (net(x).argmax(1) == y).sum().item()  # !
+        return hits
+"""
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "torch.no_grad() and ema.average_parameters()",
+        "torch.no_grad() and torch.inference_mode() and ema.swapped(net)",
+        "ema.average_parameters() or torch.no_grad()",
+    ],
+)
+def test_the_context_that_is_entered_is_another_one(context: str) -> None:
+    assert_flagged(CHOSEN_CONTEXT.replace("CONTEXT", context), CODE)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "ema.average_parameters() and torch.no_grad()",
+        "ema.average_parameters() and ema.swapped(net) and torch.inference_mode()",
+        "(ema.average_parameters() and torch.no_grad())",
+        "torch.no_grad() or ema.average_parameters()",
+        "ema.average_parameters() and torch.set_grad_enabled(False)",
+        "ema.context or torch.no_grad()",
+    ],
+)
+def test_the_context_that_is_entered_may_switch_gradients_off(context: str) -> None:
+    assert_clean(twin(CHOSEN_CONTEXT, ("CONTEXT", context)), CODE)
+
+
+NAMED_AS_MODEL = """
+    def merge(groups, loader):
+        for group in groups:
+            group.eval()
+            fresh = model(CALL)
+            for x, y in loader:
+                print(group.score(x, y))
+            group.take(fresh.state_dict())
+
+    if __name__ == "__main__":
+        config, model = read_options()
+        for x, y in make_loader(config):
+            merge(make_groups(config), x)
+"""
+
+
+@pytest.mark.parametrize("called", ["model()", "net()", "options.model()", "network()"])
+def test_a_call_without_arguments_makes_a_model(called: str) -> None:
+    assert_clean(twin(NAMED_AS_MODEL, ("model(CALL)", called)), CODE)
+
+
+def test_a_call_runs_what_is_given_something_or_shown_to_be_a_model() -> None:
+    runs = """
+        def score(groups, model, loader):
+            model.eval()
+            for x in loader:
+                print(model().item())  # !
+    """
+    assert_flagged(runs, CODE)
+    assert_flagged(runs.replace("model()", "model(x)"), CODE)
+
+
+ENVIRONMENTS = """
+    class Car:
+        def rollout(self, policy, steps, state=None):
+            path = []
+            for _ in range(steps):
+                state, _ = self.move(policy(torch.tensor(state)).argmax().item())
+                path.append(state)
+            return path, len(path)
+
+    class Pursuit:
+        def rollout(self, policy, steps, state=None):
+            path, chase = [], []
+            for _ in range(steps):
+                with torch.no_grad():
+                    values = policy(torch.tensor(state))
+                state, _ = self.move(values.argmax().item())
+                path.append(state)
+                chase.append(state)
+            return path, chase, len(path)
+
+    class Boat:
+        def rollout(self, policy, steps, state=None):
+            path = [self.move(policy(torch.tensor(state)).argmax().item()) for _ in range(steps)]
+            return path, None
+
+    def show(name, agent, starts):
+        env = gym.make(name)
+        agent.q_network.eval()
+        for start in starts:
+            TAKEN = env.rollout(agent.q_network, 100, start)  # !
+            print(len(path))
+"""
+
+
+def test_methods_of_one_name_of_which_one_returns_as_much() -> None:
+    assert_flagged(ENVIRONMENTS.replace("TAKEN", "path, length"), CODE)
+    assert_clean(twin(ENVIRONMENTS, ("TAKEN", "path, chase, length")), CODE)
+    assert_clean(twin(ENVIRONMENTS, ("TAKEN", "(path, chase, _)")), CODE)
+    assert_clean(twin(ENVIRONMENTS, ("TAKEN", "[path, chase, length]")), CODE)
+    assert_flagged(ENVIRONMENTS.replace("TAKEN", "path, *rest"), CODE)
+
+
+TO_NUMPY = """
+    def cluster(model, heads, loader):
+        model.eval()
+        found = []
+        for x, _ in loader:
+            features = model(x)  # !
+            features = F.normalize(features, dim=-1)
+            found.append(TAKEN)
+        return heads.predict(np.concatenate(found))
+"""
+
+
+@pytest.mark.parametrize(
+    "taken",
+    ["features.cpu().numpy()", "features.numpy()", "features[:, 0].cpu().numpy().tolist()", "(features * 2).numpy()"],
+)
+def test_numpy_takes_no_graph_so_there_is_none(taken: str) -> None:
+    assert_clean(twin(TO_NUMPY, ("TAKEN", taken)), CODE)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "features.detach().cpu().numpy()",
+        "features.data.numpy()",
+        "features.argmax(1).cpu().numpy()",
+        "features.max(1)[1].numpy()",
+        "features.topk(5)[1].numpy()",
+        "(features > 0).numpy()",
+        "features.numpy(force=True)",
+    ],
+)
+def test_numpy_takes_what_has_no_graph(taken: str) -> None:
+    assert_flagged(TO_NUMPY.replace("TAKEN", taken), CODE)
+
+
+WEIGHED = """
+    class Weighed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.critic = nn.Linear(4, 1)
+
+        def weight(self, near, far, last):
+            first = torch.autograd.grad(near, last, retain_graph=True)[0]
+            return first.norm() / torch.autograd.grad(far, last, retain_graph=True)[0].norm()
+
+        def forward(self, out, x, last):
+            near, far = (out - x).abs().mean(), -self.critic(out).mean()
+            loss = near + self.weight(near, far, last) * far
+            return loss, {"loss": loss.detach()}
+
+    def validate(model, loss_fn, loader):
+        model.eval()
+        for x, _ in loader:
+            out = model(x)  # !
+            _, log = loss_fn(out, x, model.out[0])
+            print(log["loss"].item())
+
+    def main():
+        model, loss_fn = nn.Sequential(nn.Linear(4, 4)), Weighed().to("cuda")
+        train(model, loss_fn)
+        validate(model, loss_fn, make_loader())
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("train(model, loss_fn)", "pass"),
+        ("torch.autograd.grad", "grad"),
+        ("Weighed().to", "build_loss().to"),  # its `forward` takes as much as this call gives
+        ("loss_fn(out, x, model.out[0])", "loss_fn(out, x, model.out[0].weight)"),
+        ("loss_fn(out, x, model.out[0])", "loss_fn(out, x, last=model.get_last_layer())"),
+    ],
+)
+def test_a_loss_that_weighs_its_terms_by_their_gradients(edit: tuple[str, str]) -> None:
+    assert_clean("from torch.autograd import grad\n" + dedent(twin(WEIGHED, edit)), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("torch.autograd.grad(near, last, retain_graph=True)[0]", "near * last.weight"),
+         ("torch.autograd.grad(far, last, retain_graph=True)[0].norm()", "far")],
+        [("Weighed().to", "nn.TripletMarginLoss().to")],
+        [("Weighed().to", "build_loss().to"), ("loss_fn(out, x, model.out[0])", "loss_fn(out, x)")],
+    ],
+)  # fmt: skip
+def test_a_loss_that_asks_for_no_gradients(edits: list[tuple[str, str]]) -> None:
+    snippet = WEIGHED
+    for edit in edits:
+        snippet = snippet.replace(*edit)
+    assert_flagged(snippet, CODE)

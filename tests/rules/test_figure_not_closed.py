@@ -790,3 +790,74 @@ def test_few_figures_as_numbers_say(before: str, after: str) -> None:
 )
 def test_many_figures(before: str, after: str) -> None:
     assert_flagged(PLOTTED.replace(before, after), CODE)
+
+
+NOW_AND_THEN = """
+    import matplotlib.pyplot as plt
+
+    def show(out, path):
+        plt.figure(figsize=(8, 8))  # !
+        plt.imshow(out)
+        plt.savefig(path)
+
+    def draw_losses(losses, path):
+        fig = plt.figure()
+        plt.plot(losses)
+        plt.savefig(path)
+        CLOSED
+
+    def train_epoch(model, loader, optimizer, epoch):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            out = model(x)
+            loss = F.mse_loss(out, y)
+            loss.backward()
+            optimizer.step()
+            if i % 500 == 0:
+                show(out[0].detach(), f"{epoch}.png")
+        return loss.item()
+
+    def main(model, loader, optimizer):
+        losses = []
+        for epoch in range(1000):
+            losses.append(train_epoch(model, loader, optimizer, epoch))
+            draw_losses(losses, "losses.png")
+"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("CLOSED", 'plt.close("all")')],
+        [("CLOSED", "plt.close(fig='all')")],
+        [("CLOSED", "pass"), ('draw_losses(losses, "losses.png")', 'plt.close("all")')],
+        [("CLOSED", "plt.close('all')"), ("def main(model, loader, optimizer)", "if __name__ == '__main__'")],
+        [("CLOSED", "plt.close('all')"), ("losses.append(train_epoch(", "losses.append(run_epoch(")],
+    ],
+)
+def test_each_caller_closes_what_is_made_now_and_then(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(NOW_AND_THEN, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("CLOSED", "plt.close()")],
+        [("CLOSED", "plt.close(fig)")],
+        [("CLOSED", 'plt.close("all")'), ('draw_losses(losses, "losses.png")', "print(losses)")],
+        [("CLOSED", 'plt.close("all")'), ("if i % 500 == 0", "with plt.style.context('dark')")],
+        [
+            ("CLOSED", 'plt.close("all")'),
+            (
+                "    def main(",
+                "    def quick(model, loader, optimizer):\n        for epoch in range(1000):\n"
+                "            train_epoch(model, loader, optimizer, epoch)\n\n    def main(",
+            ),
+        ],
+    ],
+)
+def test_a_caller_leaves_the_figures(edits: list[tuple[str, str]]) -> None:
+    snippet = NOW_AND_THEN
+    for edit in edits:
+        snippet = snippet.replace(*edit)
+    assert_flagged(snippet, CODE)

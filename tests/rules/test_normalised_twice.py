@@ -585,3 +585,44 @@ def test_look_alikes_of_an_option(edits: list[tuple[str, str]]) -> None:
 )  # fmt: skip
 def test_look_alikes_of_a_script(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(NET + LINEAR + SCRIPT, *edits), CODE)
+
+
+NEIGHBOURS = """
+def adapt(net, loader, optimizer, features, scores):
+    for x, index in loader:
+        out = F.softmax(net(x), dim=1)
+        near = (features[index] @ features.T).topk(5, dim=-1)[1]
+        pseudo = scores[near].mean(1)
+        loss = LOSS  # !
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "F.kl_div(out, pseudo, reduction='batchmean')",
+        "F.kl_div(out, pseudo)",
+        "F.kl_div(out, pseudo, reduction='sum') * 0.1",
+        "nn.KLDivLoss(reduction='batchmean')(out, pseudo)",
+        "F.nll_loss(out, pseudo.argmax(1), reduction='none').mean()",
+    ],
+)
+def test_a_divergence_as_a_whole(loss: str) -> None:
+    assert_flagged(NEIGHBOURS.replace("LOSS", loss), CODE)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "F.kl_div(out, pseudo, reduction='none').sum(1).mean()",
+        'torch.mean(torch.sum(F.kl_div(out, pseudo, reduction="none"), dim=1) * 5)',
+        "torch.nn.functional.kl_div(out, pseudo, reduce=False).sum(-1).mean()",
+        "(nn.KLDivLoss(reduction='none')(out, pseudo)).sum(1).mean()",
+        "F.kl_div(out.unsqueeze(1).expand(-1, 5, -1), scores[near], reduction='none').sum(-1).sum(1).mean()",
+    ],
+)
+def test_a_divergence_entry_by_entry_is_meant_as_a_scalar_product(loss: str) -> None:
+    assert_clean(twin(NEIGHBOURS, ("LOSS", loss)), CODE)

@@ -363,3 +363,28 @@ def test_waits_where_a_package_may_call_it() -> None:
 def test_says_which_model() -> None:
     (found,) = findings(FLAGGED["detached at once"], CODE)
     assert "`self.net` records a graph" in found.message
+
+
+EVALUATED_ONCE = """
+    class Agent:
+        def __init__(self, net: nn.Module):
+            self.net = net
+
+        def choose(self, state):
+            self.net.eval()
+            values = self.net(torch.from_numpy(state).float())  # !
+            return values.argmax(1).item()
+
+    def play(agent: Agent, env, steps):
+        state = env.reset()
+        for _ in range(steps):
+            state, reward, done, _ = env.step(agent.choose(state))
+"""
+
+
+def test_an_evaluation_that_a_loop_calls_is_told_once() -> None:
+    assert_flagged(EVALUATED_ONCE, "GG301")
+    assert_clean(twin(EVALUATED_ONCE), CODE)
+    assert_clean(twin(EVALUATED_ONCE, ("for _ in range(steps):", "with env:")), "GG301")
+    assert_flagged(EVALUATED_ONCE.replace("for _ in range(steps):", "with env:"), CODE)
+    assert_flagged(EVALUATED_ONCE.replace("            self.net.eval()\n", ""), CODE)

@@ -375,3 +375,35 @@ def main(env):
 )
 def test_who_calls_it(tmp_path: Path, play: str, expected: list[tuple[str, int]]) -> None:
     assert lines_in_files(tmp_path, {"agent.py": AGENT_FILE, "play.py": play}, CODE) == expected
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("expected = rewards + self.target(following).max(1)[0]  # !", "expected.to('cuda')",
+         "expected = expected.detach()"),
+        ("best = self.target(following)  # !", "best.squeeze(1).to(q.device)", "expected = rewards + best.detach()"),
+        ("best = self.target(following)  # !", "known = torch.zeros_like(best)[:, :-1]", "known[:, 0] = q",
+         "self.seen = known", "expected = rewards + best.detach()"),
+        ("best = self.target(following)  # !", "noise = 0.1 * torch.randn_like(best)",
+         "expected = rewards + best.detach() + noise"),
+    ],
+)  # fmt: skip
+def test_what_is_dropped_or_only_gives_its_shape(lines: tuple[str, ...]) -> None:
+    assert_flagged(agent(*lines), CODE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("expected = rewards + self.target(following).max(1)[0]", "expected = expected.to('cuda')"),
+        ("best = self.target(following)", "self.memory = best.to(q.device)", "expected = rewards + best.detach()"),
+        ("best = self.target(following)", "self.memory.put(best.to(q.device))", "expected = rewards + best.detach()"),
+        ("best = self.target(following)", "best.to(q.device).sum().backward()", "expected = rewards + best.detach()"),
+        ("best = self.target(following)", "seen = torch.zeros_like(best) + best", "self.seen = seen",
+         "expected = rewards + best.detach()"),
+        ("best = self.target(following)", "expected = rewards + make_like(best)"),
+    ],
+)  # fmt: skip
+def test_what_is_moved_and_kept(lines: tuple[str, ...]) -> None:
+    assert_clean(agent(*lines), CODE)

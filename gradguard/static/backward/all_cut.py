@@ -23,6 +23,8 @@ _COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", "in", "not in", "is"
 _COUNTING = frozenset("float int bool len print str repr isinstance type".split())
 _FILLING = frozenset("append extend".split())
 _SIZES = frozenset("shape size dim ndim numel device dtype".split())
+_LIKE = frozenset(f"{name}_like" for name in "zeros ones empty full rand randn randint".split())
+_MOVES = k.MOVING_METHODS | k.SHAPING_METHODS
 _SAMPLING = frozenset("sample sample_n".split())
 
 
@@ -87,7 +89,7 @@ class AllCut:
             return None
         end = next((each for each, below in pairwise(way) if self._ends(each, below)), None)
         if end is not None:
-            is_size = any(isinstance(each, t.Attribute) and each.name in _SIZES for each in way)
+            is_size = any(isinstance(each, t.Attribute) and each.name in _SIZES for each in way) or _is_new(end)
             self._sizes, self._others = self._sizes + is_size, self._others + (not is_size)
             return []
         if any(isinstance(each, t.Lambda | t.Suspend | t.Walrus | t.Define) for each in way):
@@ -102,7 +104,7 @@ class AllCut:
         if isinstance(stmt, t.Repeat) and stmt.target is not None:
             return _names([stmt.target])
         if isinstance(stmt, t.Evaluate):
-            return _filled(stmt.value, node)
+            return [] if _is_dropped(stmt.value, node) else _filled(stmt.value, node)
         return None
 
     def _ends(self, node: t.Node, below: t.Node) -> bool:
@@ -120,6 +122,8 @@ class AllCut:
             return func.id in _COUNTING and func is not below
         if not isinstance(func, t.Attribute):
             return False
+        if _is_new(node):
+            return True
         if func.name in _SAMPLING:
             return func is below and not self.samples_itself and not any(arg.keyword for arg in node.args)
         if func.name in k.CUTS or func.name in k.CHOOSING or func.name in k.BREAKING_METHODS:
@@ -147,6 +151,11 @@ class AllCut:
             if id(block) not in ours and any(_binds(each, name) for each in block[:place]):
                 return True
         return False
+
+
+def _is_new(node: t.Node) -> bool:
+    """Whether it is a new tensor of the shape of another one: ``torch.zeros_like(out)``."""
+    return isinstance(node, t.Call) and node.name in _LIKE
 
 
 def _takes_indices(node: t.Subscript) -> bool:
@@ -248,6 +257,14 @@ def _pairs_of(stmt: t.Assign, node: t.Node) -> list[tuple[t.Expr, t.Expr]]:
 def _is_indexed(target: t.Expr, value: t.Expr) -> bool:
     """``values, indices = scores.max(1)``: the second one has no graph."""
     return isinstance(value, t.Call) and value.name in k.INDEXED_RESULTS and isinstance(target, t.Display)
+
+
+def _is_dropped(value: t.Expr, node: t.Node) -> bool:
+    """Whether a tensor is moved, or shaped, and nothing gets the result: ``target.to(device)``."""
+    tensor = value
+    while isinstance(tensor, t.Call) and isinstance(tensor.func, t.Attribute) and tensor.func.name in _MOVES:
+        tensor = tensor.func.value
+    return tensor is node is not value
 
 
 def _filled(value: t.Expr, node: t.Node) -> list[str] | None:

@@ -19,6 +19,7 @@ from gradguard.static.backward.kept_for_backward import (
     layer_keeps_input,
     may_keep_result,
 )
+from gradguard.static.backward.run_by_layer import run_layer_by_layer
 from gradguard.static.backward.way_to_loss import WayToLoss
 from gradguard.static.backward.written_behind import NOT_TRAINING, asks_for_evaluation
 from gradguard.static.losses.normalised import layers_of
@@ -80,6 +81,8 @@ def _in_sequences(flow: Flow) -> Iterator[ChangedInPlace]:
     place = Place(flow.module, flow.ref)
     for call in flow.ref.calls:
         if call.name != "Sequential" or named_in(place, call.func) != "torch.nn.Sequential":
+            continue
+        if run_layer_by_layer(flow.ref, call):
             continue
         layers = [layer for layer in layers_of(call) if isinstance(layer, t.Call)]
         names = [str(named_in(place, layer.func)).rpartition(".") for layer in layers]

@@ -105,13 +105,26 @@ def _may_be_loss(place: Place, call: t.Call) -> bool:
 def _losses(place: Place, call: t.Call) -> list[str]:
     """Which loss is called, on each way; empty for another one (reads other files)."""
     named = named_in(place, call.func)
-    every = [named] if isinstance(named, str) else [each.of for each in makers(place, call.func)]
-    return [_loss_named(each) if isinstance(each, str) else "" for each in every]
+    if isinstance(named, str):
+        return [_loss_named(named, call)]
+    return [_loss_named(each.of, each.call) if isinstance(each.of, str) else "" for each in makers(place, call.func)]
 
 
-def _loss_named(path: str) -> str:
+def _loss_named(path: str, made: t.Call) -> str:
     package, _, name = path.rpartition(".")
-    return _LOSSES.get(name, "") if package in _PACKAGES else ""
+    loss = _LOSSES.get(name, "") if package in _PACKAGES else ""
+    return "" if loss == "kl" and _is_of_each_entry(made) else loss
+
+
+def _is_of_each_entry(made: t.Call) -> bool:
+    """Whether a divergence is asked for entry by entry: what is summed then is a scalar product, and meant as that.
+
+    So it is with the neighbours of a sample: ``F.kl_div(probabilities, bank[near], reduction="none").sum(-1)``, whose
+    gradient is that of ``-(bank[near] * probabilities).sum(-1)``.
+    """
+    reduction, reduce = made.argument("reduction"), made.argument("reduce")
+    is_none = isinstance(reduction, t.Constant) and reduction.value == "none"
+    return is_none or (isinstance(reduce, t.Constant) and reduce.value is False)
 
 
 def _is_backpropagated(ref: FunctionRef, call: t.Call, depth: int) -> bool:

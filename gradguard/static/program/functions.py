@@ -140,6 +140,25 @@ class FunctionRef(Remembers):
                 yield from self.bound_to(value) if isinstance(value, t.Name) else [value]
 
     @cached_property
+    def lengths_returned(self) -> frozenset[int]:
+        """How many values it returns at once, on each way; empty where that is not written in each ``return``."""
+        returned = [stmt.value for stmt in self.define.statements if isinstance(stmt, t.Return)]
+        lengths = frozenset(map(_length, returned))
+        is_plain = not self.define.decorators and not self.define.is_generator and not self.define.is_async
+        return lengths if is_plain and 0 not in lengths else frozenset()
+
+    @cached_property
+    def taken_apart(self) -> Mapping[t.Call, int]:
+        """How many values it takes of what a call returns: ``path, info = env.simulate(policy)``."""
+        found: dict[t.Call, int] = {}
+        for stmt in self.define.statements:
+            call = stmt.value if isinstance(stmt, t.Assign) else None
+            taken = max(map(_length, stmt.targets)) if isinstance(stmt, t.Assign) else 0
+            if taken and isinstance(call, t.Call):
+                found[call] = taken
+        return found
+
+    @cached_property
     def keyed_by(self) -> Mapping[str, str]:
         """The collections that it fills under the elements of one other collection."""
         return keyed_by(self.define)
@@ -272,6 +291,12 @@ class FunctionRef(Remembers):
     @property
     def qualified(self) -> str:
         return f"{self.owner.name}.{self.define.name}" if self.owner else self.define.name
+
+
+def _length(values: t.Expr | None) -> int:
+    """How many values are written out, one by one; 0 where they are not."""
+    is_written = isinstance(values, t.Display) and not any(isinstance(item, t.Starred) for item in values.items)
+    return len(values.items) if isinstance(values, t.Display) and is_written else 0
 
 
 def _says_nothing(statement: t.Stmt) -> bool:

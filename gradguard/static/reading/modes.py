@@ -38,6 +38,8 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
     if isinstance(expr, t.Conditional):  # with torch.no_grad() if frozen else nullcontext():
         either = {gradient_context(flow, expr.body, state), gradient_context(flow, expr.orelse, state)}
         return None if either == {None} else either.pop() if len(either) == 1 else Mode.UNKNOWN
+    if isinstance(expr, t.Operation) and expr.operator in ("and", "or"):
+        return _chosen_context(flow, expr, state)
     called = isinstance(expr, t.Call)
     func = expr.func if isinstance(expr, t.Call) else expr
     path = t.path_of(func) or ""
@@ -78,6 +80,20 @@ def gradient_context(flow: Flow, expr: t.Expr, state: State | None = None) -> Mo
     if k.NO_GRAD_NAME.search(path.rsplit(".", 1)[-1]):
         return Mode.OFF if path.rsplit(".", 1)[-1] in ("no_grad", "inference_mode") else Mode.UNKNOWN
     return Mode.UNKNOWN if not is_code and _speaks_of_gradients(expr) else None
+
+
+def _chosen_context(flow: Flow, expr: t.Operation, state: State | None) -> Mode | None:
+    """The mode of the one context that is entered: of ``ema.average() and torch.no_grad()`` the last one.
+
+    What is made is true; ``context or torch.no_grad()`` is the first one, where that is not None.
+    """
+    if expr.operator == "and":
+        return gradient_context(flow, expr.operands[-1], state)
+    first, *others = expr.operands
+    if isinstance(first, t.Call):
+        return gradient_context(flow, first, state)
+    either = {gradient_context(flow, each, state) for each in (first, *others)}
+    return either.pop() if len(either) == 1 else Mode.UNKNOWN
 
 
 def _may_turn_off(flow: Flow, func: t.Expr) -> bool:

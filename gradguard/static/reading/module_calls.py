@@ -29,7 +29,7 @@ def module_call(c: Called) -> Value | None:
     is_module = c.func.kind is Kind.MODULE and c.method != "forward"
     if not is_module and c.method == "forward" and c.receiver is not None and c.receiver.kind is Kind.MODULE:
         is_module = True
-    if not is_module:
+    if not is_module or _may_be_class(c):
         return None
     is_plain = _is_loss_without_parameters(c.func.ref)
     if is_plain or k.LOSS_CALLABLE.search(c.path):
@@ -53,6 +53,15 @@ def module_call(c: Called) -> Value | None:
     result = NUMBER if gives_numbers(c) else module_result(c)
     c.state.mode = mode
     return result
+
+
+def _may_be_class(c: Called) -> bool:
+    """Whether nothing but its name says that it is a module, and it is given nothing: ``config, model = read()``.
+
+    ``model()`` makes one then.
+    """
+    is_named_only = c.func.ref is None and c.method != "forward" and c.path not in c.flow.modules
+    return not c.node.args and is_named_only
 
 
 def _only_changes_it(c: Called) -> bool:

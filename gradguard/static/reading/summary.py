@@ -90,9 +90,12 @@ def _note_keys(c: Called, callee: Flow, given: Given) -> None:
 def apply_one_of(c: Called, refs: list[FunctionRef], receiver: str | None) -> Value | None:
     """Do at call ``c`` what one of some functions does; None where there is none, or too many to ask which.
 
-    One that does not take these arguments is not the one that is called.
+    One that does not take these arguments is not the one that is called, nor one that returns more or fewer values than
+    are taken of them: ``path, info = env.simulate(policy)``.
     """
     refs = [ref for ref in refs if takes(ref, [arg for arg, _ in (*ref.given, *c.values)])]
+    if len(refs) > 1 and (taken := c.flow.ref.taken_apart.get(c.node)) is not None:
+        refs = [ref for ref in refs if taken in (ref.lengths_returned or (taken,))]
     if not 0 < len(refs) <= MANY:
         return None
     before, after = c.state.copy(), None
