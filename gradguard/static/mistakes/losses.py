@@ -223,12 +223,14 @@ class EstimatedEarly:
     Args:
         site: the estimator.
         loss: what is to train the codebook.
-        chosen: the variable that has the codes before it, and its result from then on.
+        result: the variable that has its result.
+        chosen: the one that has the codes, which may be the same.
         encoded: what the gradients go to.
     """
 
     site: Site
     loss: Site
+    result: str
     chosen: str
     encoded: str
 
