@@ -60,6 +60,7 @@ from gradguard.static.kept.renewed_keys import renewed_keys
 from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.scheduled_keys import scheduled_keys
 from gradguard.static.kept.tensor_keys import tensor_keys
+from gradguard.static.kept.trimmed_aside import trimmed_aside
 from gradguard.static.kept.trimmed_never import trimmed_never
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
@@ -125,6 +126,7 @@ from gradguard.static.mistakes.kept import (
     RenewedKey,
     ReplacedState,
     TensorKey,
+    TrimmedAside,
     TrimmedNever,
     WrappedAgain,
 )
@@ -457,6 +459,10 @@ class Mistakes:
     def tensor_keys(self) -> list[TensorKey]:
         """The dicts and sets of which it uses elements of tensors as keys."""
         return [*tensor_keys(self.flow), *keys_given(self.flow)]
+
+    def trimmed_aside(self) -> list[TrimmedAside]:
+        """The slices of what a collection holds that nothing reads, and nobody puts back (reads other files)."""
+        return list(trimmed_aside(self.flow))
 
     def trimmed_never(self) -> list[TrimmedNever]:
         """The histories that it trims, and drops nothing of (reads other files)."""
