@@ -78,6 +78,7 @@ from gradguard.static.losses.lost_derivatives import lost_derivatives
 from gradguard.static.losses.moving_targets import moving_targets
 from gradguard.static.losses.never_recorded import never_recorded
 from gradguard.static.losses.normalised_twice import normalised_twice
+from gradguard.static.losses.only_chosen import only_chosen
 from gradguard.static.losses.only_detached import only_detached
 from gradguard.static.losses.overwritten_terms import overwritten_terms
 from gradguard.static.losses.renewed_anchors import renewed_anchors
@@ -145,6 +146,7 @@ from gradguard.static.mistakes.losses import (
     MovingTarget,
     NeverRecorded,
     NormalisedTwice,
+    OnlyChosen,
     OnlyDetached,
     OverwrittenTerm,
     RenewedAnchor,
@@ -539,6 +541,10 @@ class Mistakes:
     def normalised_twice(self) -> list[NormalisedTwice]:
         """The losses that are given what is normalised already, or is not and should be (reads other files)."""
         return list(normalised_twice(self.flow))
+
+    def only_chosen(self) -> list[OnlyChosen]:
+        """The layers whose scores only choose, while others learn (reads other files)."""
+        return list(only_chosen(self.flow))
 
     def only_detached(self) -> list[OnlyDetached]:
         """Of a ``forward``: the parameters of which it uses detached numbers alone (reads other files)."""

@@ -217,6 +217,21 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OnlyChosen:
+    """The scores of a layer only choose: their values are used nowhere, so that it gets no gradient.
+
+    Args:
+        site: where it runs.
+        name: the attribute.
+        made: where it is made.
+    """
+
+    site: Site
+    name: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
 class EstimatedEarly:
     """A codebook is trained by what a straight-through estimator gives, which has no graph that leads to it.
 
