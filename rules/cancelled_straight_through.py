@@ -33,6 +33,8 @@ q = z + (q - z).detach()
 loss = F.mse_loss(q, z.detach())       # trains no code, and moves z away from it
 ```
 
+Where the result has a name of its own, `q_st = z + (q - z).detach()`, the loss is that of `q`.
+
 **Not flagged.** `hard - soft.detach() + soft`; a difference under `no_grad`; `x + (f(x) - x)` where nothing is
 rounded, which is a long way to write `f(x)` and has its gradient; an interpolation, `a + (b - a) * w`; the zero
 `x - x` of a shape; numbers and arrays of NumPy; tests.
@@ -182,6 +184,14 @@ def _other_way_round(function: Function) -> Iterator[Finding]:
 def _before_the_loss(function: Function) -> Iterator[Finding]:
     """``q = z + (q - z).detach()``, and then ``F.mse_loss(q, z.detach())``."""
     for each in function.mistakes.estimated_early():
+        if each.result != each.chosen:
+            yield rule.finding(
+                each.loss,
+                f"`{each.result}` has the graph of `{each.encoded}` alone: its loss trains no code",
+                help=f"compute it of `{each.chosen}`",
+                related=(each.site.related(f"`{each.chosen}` is detached here"),),
+            )
+            continue
         yield rule.finding(
             each.site,
             f"from here on `{each.chosen}` has the graph of `{each.encoded}` alone: its loss trains no code",

@@ -46,6 +46,10 @@ of the weights takes `model.named_parameters()`, not `model.state_dict()`.
 A network that only compares, as of a perceptual loss, must not run under `no_grad` either: the gradient goes through it
 to the output. Freeze it with `vgg.requires_grad_(False)`.
 
+So it is with what a function computes that is under `no_grad` as a whole, as it was written for an evaluation, wherever
+its result goes into a loss: `1 - iou(decode(deltas, anchors), boxes)` trains no `deltas` where `decode` has the
+decorator.
+
 So it is with a term that another network computes, where that is given `fake.detach()`, as it is in its own turn: in
 the loss of a generator, `l1 + bce(discriminator(fake.detach()), ones)` has the gradient of the `l1` alone. What it
 leaves in the discriminator is reset before that steps.
@@ -99,6 +103,14 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
 def _told(constant: Constant, spread: Related) -> Finding:
     term, copied = constant.term, constant.copied
     how, there, instead = _HOW[constant.how]
+    if constant.function:
+        return rule.finding(
+            copied,
+            f"`{constant.function}` runs under `no_grad`, and a term of a loss is computed of what it gives: nothing "
+            "is trained by that",
+            help="leave out the decorator, and turn gradients off where it is called to evaluate",
+            related=(term.related("this is the term"), spread),
+        )
     is_given = constant.is_given and not constant.is_weighed
     fix = None if is_given else without_item(term)
     if is_given:  # the function that makes it is wrong, whoever calls it

@@ -16,6 +16,8 @@ def forward(self, x):
     return self.head(x.mean(1))
 ```
 
+So it is with the first layers of a model, which are given the batch itself: `x = checkpoint(self.stem, images)`.
+
 The same goes for what is computed under `no_grad`, or detached, and for a checkpoint by another name:
 `run = partial(checkpoint, use_reentrant=True)`, a function that hands on what it is given.
 
@@ -27,7 +29,7 @@ The same goes for what is computed under `no_grad`, or detached, and for a check
 
 **Not flagged.** `use_reentrant=False`; what is also computed of something that is not frozen, a position or a token; a
 tensor that is asked for a gradient before, `x.requires_grad_()`, as `enable_input_require_grads` does; layers that are
-made trainable again; modules whose freezing is not seen.
+made trainable again; modules whose freezing is not seen, and whose input, where they are parts of others.
 
 **References.** <https://docs.pytorch.org/docs/stable/checkpoint.html>.
 """
@@ -54,8 +56,9 @@ rule = Rule("GG260", "frozen-input", Severity.ERROR, ((_CHECKPOINTS, _IMPORTS), 
 def cuts_the_graph(function: Function) -> Iterator[Finding]:
     for each in function.mistakes.frozen_inputs():
         names = ", ".join(f"`self.{name}`" for name in each.layers)
+        given = f"comes of {names} alone" if names else "is the batch"
         yield rule.finding(
             each.site,
-            f"what is checkpointed here gets no gradient: its input comes of {names} alone, which wants none",
+            f"what is checkpointed here gets no gradient: its input {given}, which wants none",
             help="give it `use_reentrant=False`",
         )

@@ -35,6 +35,9 @@ def forward(self, x, kind):
     return self.relations[kind](x)
 ```
 
+Or when its first batch says how a parameter is to begin: `self.bias = nn.Parameter(-x.mean(0))` puts a new one in the
+place of that which the optimizer has; `self.bias.copy_(-x.mean(0))`, under `no_grad`, sets its values.
+
 Nor does it learn of parameters that want gradients later, where it was given only those that did before:
 
 ```python

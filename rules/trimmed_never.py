@@ -1,4 +1,4 @@
-"""A history is trimmed by a condition that holds for all of it: nothing is ever dropped.
+"""A history is trimmed, and nothing is dropped: by a condition that holds for all of it, or in a copy.
 
 **What happens.** States, batches or records are put away under a count that only goes up, and are to be dropped when
 they are done with. The comparison is the wrong way round: `p <= self.position` holds for whatever was put in at or
@@ -12,7 +12,17 @@ def commit(self, position):
 sampler.commit(sampler.position)
 ```
 
-**Instead**, keep what comes after, or the last few: `if p >= position`, `if p > position - 100`.
+So it is where a slice is bound to the name that a loop, or a variable, has for the list: that name has a new list then,
+and the collection still has the whole one.
+
+```python
+for label, kept in self.exemplars.items():
+    if len(kept) > quota:
+        kept = kept[:quota]                             # `self.exemplars[label]` is as long as before
+```
+
+**Instead**, keep what comes after, or the last few: `if p >= position`, `if p > position - 100`; and put the slice
+back, `self.exemplars[label] = kept[:quota]`, or delete the rest in place, `del kept[quota:]`.
 
 **Not flagged.** A bound that is another number than the count (a window, what the caller gives); collections that
 something else empties, or that get entries under other keys; histories that are trimmed outside of a training, as where
@@ -37,7 +47,17 @@ _TRIMS = sign(
     "self.", pattern=r"\bdel\s+self\.|\bself\.\w+\.pop\(|\bself\.\w+\s*=\s*(?:[\w.]+\(|[\[{])", own=True
 )  # fmt: skip
 
-rule = Rule("GG428", "trimmed-never", Severity.WARNING, ((_GOES_OVER, _COMPARES, _TRIMS),))
+# kept = kept[-n:], kept = sorted(kept)[:n], kept = [x for x in kept if x.new], kept = heapq.nlargest(n, kept)
+_CUTS = sign(
+    "]",
+    "est(",
+    pattern=r"(?m:^)[ \t]+(\w+)[ \t]*=[ \t]*(?:(?:(?:list|sorted)\()?\1\b[^\n]*\[[^\]\n]*:|"
+    r"\[[^\n]*\bin[ \t]+\1\b|[\w.]*n(?:larg|small)est\([^\n]*\b\1\b)",
+    own=True,
+)
+_TAKES = sign("self.", pattern=r"(?:\bin|=)\s+(?:\w+\()?self\.\w", own=True)
+
+rule = Rule("GG428", "trimmed-never", Severity.WARNING, ((_GOES_OVER, _COMPARES, _TRIMS), (_TAKES, _CUTS)))
 
 
 @rule.in_source
@@ -48,4 +68,10 @@ def drops_nothing(function: Function) -> Iterator[Finding]:
             f"`{each.collection}` is trimmed here, and keeps all: `{one_line(each.site.code)}` tells nothing apart, as "
             f"its keys are what `{each.count}` was before",
             help="turn the comparison round, or keep the last few",
+        )
+    for aside in function.mistakes.trimmed_aside():
+        yield rule.finding(
+            aside.site,
+            f"`{aside.collection}` keeps all: this binds `{aside.name}` to another list, which nothing reads",
+            help=f"put it back into `{aside.collection}`, or delete the rest in place: `del {aside.name}[n:]`",
         )

@@ -283,6 +283,7 @@ class Constant(NamedTuple):
         how: how that happened.
         is_weighed: it is a factor of parameters, which are all that is trained by it.
         is_given: a function was given the graph, and gives numbers back.
+        function: the function that is under ``no_grad`` as a whole, and has computed it of what it was given.
     """
 
     term: Site
@@ -290,6 +291,7 @@ class Constant(NamedTuple):
     how: Severed
     is_weighed: bool = False
     is_given: bool = False
+    function: str = ""
 
 
 @dataclass(eq=False, repr=False, slots=True)

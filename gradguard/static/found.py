@@ -62,6 +62,7 @@ from gradguard.static.kept.renewed_keys import renewed_keys
 from gradguard.static.kept.replaced_states import replaced_states
 from gradguard.static.kept.scheduled_keys import scheduled_keys
 from gradguard.static.kept.tensor_keys import tensor_keys
+from gradguard.static.kept.trimmed_aside import trimmed_aside
 from gradguard.static.kept.trimmed_never import trimmed_never
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
@@ -79,6 +80,7 @@ from gradguard.static.losses.lost_derivatives import lost_derivatives
 from gradguard.static.losses.moving_targets import moving_targets
 from gradguard.static.losses.never_recorded import never_recorded
 from gradguard.static.losses.normalised_twice import normalised_twice
+from gradguard.static.losses.only_chosen import only_chosen
 from gradguard.static.losses.only_detached import only_detached
 from gradguard.static.losses.overwritten_terms import overwritten_terms
 from gradguard.static.losses.renewed_anchors import renewed_anchors
@@ -127,6 +129,7 @@ from gradguard.static.mistakes.kept import (
     RenewedKey,
     ReplacedState,
     TensorKey,
+    TrimmedAside,
     TrimmedNever,
     WrappedAgain,
 )
@@ -145,6 +148,7 @@ from gradguard.static.mistakes.losses import (
     MovingTarget,
     NeverRecorded,
     NormalisedTwice,
+    OnlyChosen,
     OnlyDetached,
     OverwrittenTerm,
     RenewedAnchor,
@@ -468,6 +472,10 @@ class Mistakes:
         """The dicts and sets of which it uses elements of tensors as keys."""
         return [*tensor_keys(self.flow), *keys_given(self.flow)]
 
+    def trimmed_aside(self) -> list[TrimmedAside]:
+        """The slices of what a collection holds that nothing reads, and nobody puts back (reads other files)."""
+        return list(trimmed_aside(self.flow))
+
     def trimmed_never(self) -> list[TrimmedNever]:
         """The histories that it trims, and drops nothing of (reads other files)."""
         return list(trimmed_never(self.flow))
@@ -543,6 +551,10 @@ class Mistakes:
     def normalised_twice(self) -> list[NormalisedTwice]:
         """The losses that are given what is normalised already, or is not and should be (reads other files)."""
         return list(normalised_twice(self.flow))
+
+    def only_chosen(self) -> list[OnlyChosen]:
+        """The layers whose scores only choose, while others learn (reads other files)."""
+        return list(only_chosen(self.flow))
 
     def only_detached(self) -> list[OnlyDetached]:
         """Of a ``forward``: the parameters of which it uses detached numbers alone (reads other files)."""

@@ -288,6 +288,10 @@ CODES = "q = self.embedding(x.argmin(1))"
         (CODES, "q = x + (q - x).detach()  # !", "loss = F.mse_loss(q, x.detach()) + F.mse_loss(x, q.detach())"),
         (CODES, "q = (q - x).detach() + x  # !", "loss = F.mse_loss(x.detach(), q)"),
         (CODES, "q = x + (q - x).detach()  # !", "loss = ((q - x.detach()) ** 2).mean()"),
+        (CODES, "q_st = x + (q - x).detach()", "loss = F.mse_loss(q_st, x.detach())  # !"),
+        (CODES, "through = (q - x).detach() + x", "loss = F.smooth_l1_loss(x.detach(), through)  # !"),
+        (CODES, "through = x + (q - x).detach()", "loss = (through - x.detach()).pow(2).mean()  # !"),
+        (CODES, "self.q = x + (q - x).detach()", "if step:", "    loss = criterion(self.q, x.detach())  # !"),
     ],
 )
 def test_an_estimator_before_the_loss_of_the_codes(lines: tuple[str, ...]) -> None:
@@ -303,6 +307,14 @@ def test_an_estimator_before_the_loss_of_the_codes(lines: tuple[str, ...]) -> No
         (CODES, "q = x + (q - x).detach()", "loss = F.mse_loss(q, mask.detach())"),
         (CODES, "q = x + (q - x).detach()", "seen = self.block(q) - x.detach()"),
         (CODES, "q = x + (q - x).detach()", "q = self.block(q)", "loss = F.mse_loss(q, x.detach())"),
+        (CODES, "q_st = x + (q - x).detach()", "loss = F.mse_loss(q_st, x)"),
+        (CODES, "q_st = x + (q - x).detach()", "loss = F.mse_loss(q_st, mask.detach())"),
+        (CODES, "q_st = x + (q - x).detach()", "x = self.block(q_st)", "loss = F.mse_loss(q_st, x.detach())"),
+        (CODES, "q_st = x + (q - x).detach()", "q_st = q", "loss = F.mse_loss(q_st, x.detach())"),
+        (CODES, "q_st = x + (q - x.detach())", "loss = F.mse_loss(q_st, x.detach())"),
+        (CODES, "q_st = x + (q - x).detach()", "with torch.no_grad():", "    seen = F.mse_loss(q_st, x.detach())"),
+        (CODES, "q_st = x + (q - x).detach()", "seen = F.mse_loss(q_st, x.detach()).item()"),
+        (CODES, "q_st = x + (q - x).detach()", "seen = F.mse_loss(q_st.detach(), x.detach())"),
     ],
 )
 def test_an_estimator_after_the_loss_of_the_codes(lines: tuple[str, ...]) -> None:

@@ -1376,3 +1376,143 @@ def test_a_term_that_is_nothing_on_another_way(changes: tuple[tuple[str, str], .
 )
 def test_look_alikes_of_a_term_on_one_way(changes: tuple[tuple[str, str], ...]) -> None:
     assert_clean(twin(ON_ONE_WAY, *changes), CODE)
+
+
+# A function for evaluations, which the loss uses as well: only who calls the loss knows what has a graph.
+DECODED = """
+    @torch.no_grad()
+    def decode(deltas, anchors):  # !
+        return anchors + deltas * anchors.abs()
+
+    class Criterion(nn.Module):
+        def __init__(self, anchors, scale=2.0):
+            super().__init__()
+            self.register_buffer("anchors", anchors)
+            self.scale = scale
+
+        def forward(self, logits, deltas, labels, boxes):
+            cls = F.cross_entropy(logits, labels)
+            box = (decode(deltas, self.anchors) - boxes).abs().mean()
+            return cls + self.scale * box
+
+    def train(net, loader, optimizer, anchors):
+        criterion = Criterion(anchors)
+        for x, labels, boxes in loader:
+            logits, deltas = net(x)
+            loss = criterion(logits, deltas, labels, boxes)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+TERM = "box = (decode(deltas, self.anchors) - boxes).abs().mean()"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("return cls + self.scale * box", 'return cls + self.scale * box, {"box": box.item()}'),
+         ("loss = criterion(", "loss, shown = criterion(")],
+        [("return cls + self.scale * box", "total = cls\n            total = total + box / 2\n"
+          "            return total")],
+        [(TERM, "box = F.smooth_l1_loss(decode(deltas, self.anchors), boxes)")],
+        [("    @torch.no_grad()\n    def decode(deltas, anchors):  # !\n        return",
+          "    def decode(deltas, anchors):\n        return"),
+         (TERM, "with torch.no_grad():\n                at = decode(deltas, self.anchors)\n"
+          "            box = (at - boxes).abs().mean()"),
+         ("return cls + self.scale * box", "return cls + self.scale * box  # !")],
+    ],
+)  # fmt: skip
+def test_a_term_of_what_runs_without_gradients(edits: list[tuple[str, str]]) -> None:
+    snippet = DECODED
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+ADVANTAGES = """
+    @torch.no_grad()
+    def baseline(values, mask):
+        return (values * mask).sum(-1)
+
+    def surrogate(logp, values, rewards, mask):
+        advantage = rewards.sum(-1) + baseline(values, mask)
+        return -(logp * advantage).mean() + (values - rewards).pow(2).mean()
+
+    def train(net, loader, optimizer):
+        for x, rewards, mask in loader:
+            logp, values = net(x)
+            loss = surrogate(logp, values, rewards, mask)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+TARGETS = """
+    @torch.no_grad()
+    def refined(scores):
+        return scores.sigmoid().mean(-1)
+
+    def objective(scores, labels, other):
+        target = labels.float().mean(-1) + refined(scores)
+        return TARGETED
+
+    def train(net, loader, optimizer):
+        for x, labels in loader:
+            scores, other = net(x)
+            loss = objective(scores, labels, other)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("    @torch.no_grad()\n", "")],
+        [("            logits, deltas = net(x)\n", "            logits, deltas = net(x), x.mean(1)\n")],
+        [(TERM, "box = F.l1_loss(deltas, decode(boxes, self.anchors))")],
+        [(TERM, "box = F.l1_loss(deltas, decode(deltas, self.anchors))")],  # a target
+        [(TERM, "box = (decode(deltas, self.anchors) - deltas).abs().mean()")],
+        [(TERM, "box = F.l1_loss(decode(deltas, self.anchors), logits)")],
+        [("return cls + self.scale * box", "return cls * box")],  # a weight
+        [("return cls + self.scale * box", "self.seen = box\n            return cls")],
+        [("return cls + self.scale * box", "return cls, box"), ("loss = crit", "loss, shown = crit")],
+        [("net(x)\n            loss", "net(x)\n            boxes = net.head(x)\n            loss")],  # trains `boxes`
+    ],
+)  # fmt: skip
+def test_look_alikes_of_what_runs_without_gradients(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(DECODED, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        ADVANTAGES,
+        ADVANTAGES.replace("-(logp * advantage).mean()", "-(advantage * logp.exp()).sum()"),
+        ADVANTAGES.replace("-(logp * advantage).mean()", "-torch.dot(logp, advantage)"),
+        ADVANTAGES.replace("-(logp * advantage).mean()", "(logp.exp() / advantage).mean()"),
+        ADVANTAGES.replace("return -(", "return advantage, -(")
+        .replace("loss = surr", "weight, loss = surr")
+        .replace("optimizer.zero", "loss = loss + (weight * logp.exp()).mean()\n            optimizer.zero"),
+        *(
+            TARGETS.replace("TARGETED", targeted)
+            for targeted in (
+                "F.mse_loss(other, target)",
+                "(other - target).pow(2).mean()",
+                "((target - other) ** 2).mean()",
+                "(other - target).abs().mean()",
+                "F.binary_cross_entropy_with_logits(other, target)",
+                "torch.maximum(other, target).mean()",
+                "torch.where(labels > 0, other, target).mean()",
+                "other.mean() / target.mean()",
+                "F.relu(target - other.mean(-1)).mean()",
+                "torch.exp(target) @ other",
+                "torch.sqrt(target).mean() * other.mean()",
+            )
+        ),
+    ],
+)
+def test_numbers_that_weigh_or_are_targets(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -227,3 +227,112 @@ def test_look_alikes_by_another_name(edits: list[tuple[str, str]]) -> None:
 )
 def test_all_of_the_model_is_made_trainable(more: str) -> None:
     assert_clean(twin(SEGMENTER) + f"\n    def main(model):\n        {more}\n", CODE)
+
+
+UNET = """
+    from torch.utils.checkpoint import checkpoint
+
+    def double(cin, cout):
+        return nn.Sequential(nn.Conv2d(cin, cout, 3, padding=1), nn.ReLU(), nn.Conv2d(cout, cout, 3, padding=1))
+
+    class UNet(nn.Module):
+        def __init__(self, width=8):
+            super().__init__()
+            self.stem = double(3, width)
+            self.down = nn.ModuleList(double(width, width) for _ in range(2))
+            self.head = nn.Conv2d(width, 1, 1)
+            self.pos = nn.Parameter(torch.zeros(1))
+            self.scale = nn.AvgPool2d(2)
+
+        def run(self, module, x):
+            if self.training:
+                return checkpoint(module, x, use_reentrant=True)
+            return module(x)
+
+        def forward(self, x):
+            s0 = self.run(self.stem, x)  # !
+            return self.head(F.max_pool2d(s0, 2))
+
+    def train(net, loader, optimizer):
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.mse_loss(net(x.cuda()), y).backward()
+            optimizer.step()
+
+    def main(loader):
+        net = UNet().cuda()
+        optimizer = torch.optim.RAdam(net.parameters(), lr=2e-3)
+        train(net, loader, optimizer)
+"""
+IN_TRAINER = """
+    class Trainer:
+        def __init__(self, lr):
+            self.net = UNet(16).to("cuda")
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                loss = F.mse_loss(self.net(x), y)
+                loss.backward()
+                self.optimizer.step()
+"""
+RUNS = "self.run(self.stem, x)"
+FIRST = "s0 = self.run(self.stem, x)"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(RUNS, "checkpoint(self.stem, x, use_reentrant=True)")],
+        [(FIRST + "  # !", "s0 = x * 2 - 1\n            for block in self.down:\n"
+          "                s0 = checkpoint(block, s0)  # !")],
+        [("        for x, y in loader:", "        for _ in range(100):\n            x, y = torch.rand(4, 3, 8, 8), 0")],
+        [("net(x.cuda())", "net(F.interpolate(x, scale_factor=2.0))")],
+    ],
+)  # fmt: skip
+def test_the_first_layers_are_given_the_batch(edits: list[tuple[str, str]]) -> None:
+    snippet = UNET
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("use_reentrant=True", "use_reentrant=False")],
+        [(FIRST, "s0 = self.run(self.stem, x.requires_grad_())")],
+        [("net(x.cuda())", "net(x.cuda().requires_grad_())")],
+        [("for x, y in loader:", "for x, y in loader:\n            x.requires_grad = True")],
+        [(FIRST, "s0 = self.run(self.stem, x + self.pos)")],
+        [(FIRST, "s0 = self.run(self.stem, self.head(x))")],
+        [(FIRST, "s0 = self.run(self.scale, x)")],  # nothing to be trained
+        [("net(x.cuda())", "net(embed(x))")],
+        [("def train(net, loader, optimizer)", "def train(net, loader, optimizer, embed: nn.Module)"),
+         ("net(x.cuda())", "net(embed(x))")],
+        [("net = UNet().cuda()", "net = nn.Sequential(nn.Conv2d(3, 3, 1), UNet())")],
+        [("    def train", "    class Two(nn.Module):\n        def __init__(self):\n            super().__init__()\n"
+          "            self.a, self.b = nn.Conv2d(3, 3, 1), UNet()\n\n    def train")],
+        [("    def train", "    class Two(nn.Module):\n        def __init__(self):\n            super().__init__()\n"
+          "            self.net = UNet()\n\n    def train")],
+        [("    def train", "    class Wide(UNet):\n        pass\n\n    def train")],
+        [("train(net, loader, optimizer)\n", "evaluate(net, loader)\n")],
+        [("        train(net, loader, optimizer)\n", "        train(net, loader, optimizer)\n"
+          "        codes = nn.Linear(3, 3)(torch.rand(4, 3))\n        net(codes).sum().backward()\n")],
+        [("    def train", "    def attack(net, x):\n        for layer in net.down: layer.requires_grad_(False)\n\n"
+          "    def train")],
+    ],
+)  # fmt: skip
+def test_the_first_layers_are_given_something_else(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(UNET, *edits), CODE)
+
+
+def test_an_object_trains_it() -> None:
+    model = UNET.partition("    def train")[0]
+    assert_flagged(model + IN_TRAINER, CODE)
+    assert_clean(twin(model + IN_TRAINER, ("self.net(x)", "self.net(self.embed(x))")), CODE)
+    unknown = (("fit(self, loader)", "fit(self, x, y)"), ("for x, y in loader", "for _ in range(9)"))
+    assert_clean(twin(model + IN_TRAINER, *unknown), CODE)

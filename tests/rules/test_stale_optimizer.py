@@ -2405,3 +2405,105 @@ def test_two_models_that_are_made_in_one_statement_are_two() -> None:
     assert_flagged(BESIDE.format("pass"), CODE)
     for built in ('hint.build({"x": torch.zeros(1, 4)})', 'hint({"x": torch.zeros(1, 4)})'):
         assert_clean(BESIDE.format(built).replace("  # !", ""), CODE)
+
+
+ACTNORM = """
+    class ActNorm(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(dim))
+            self.ready = False
+
+        def initialize(self, x):
+            with torch.no_grad():
+                self.bias = nn.Parameter(-x.mean(0))  # !
+            self.ready = True
+
+        def forward(self, x):
+            if not self.ready:
+                self.initialize(x)
+            return x + self.bias
+
+    class Glow(nn.Module):
+        def __init__(self, dim, depth):
+            super().__init__()
+            self.steps = nn.ModuleList()
+            for _ in range(depth):
+                self.steps.append(ActNorm(dim))
+                self.steps.append(nn.Linear(dim, dim))
+
+        def log_prob(self, x):
+            for step in self.steps:
+                x = step(x)
+            return -x.pow(2).sum(-1)
+
+    class Trainer:
+        def __init__(self, model, lr):
+            self.model = model
+            self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+
+        def fit(self, loader):
+            for x in loader:
+                self.optimizer.zero_grad()
+                (-self.model.log_prob(x).mean()).backward()
+                self.optimizer.step()
+
+    def main(loader):
+        Trainer(Glow(4, 2), 1e-3).fit(loader)
+"""
+REBINDS = "self.bias = nn.Parameter(-x.mean(0))"
+GIVES = "Trainer(Glow(4, 2), 1e-3).fit(loader)"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("            with torch.no_grad():\n    ", "")],
+        [("        def initialize", "        @torch.no_grad()\n        def initialize"),
+         ("            with torch.no_grad():\n    ", "")],
+        [("                self.initialize(x)\n",
+          "                self.bias = nn.Parameter(-x.mean(0).detach())  # !\n"),
+         ("            with torch.no_grad():\n                self.bias = nn.Parameter(-x.mean(0))  # !\n", "")],
+        [("self.optimizer = torch.optim.AdamW(model.parameters()",
+          "self.optimizer = torch.optim.AdamW(self.model.parameters()"),
+         (GIVES, "glow = Glow(4, 2).cuda()\n        print(len(list(glow.parameters())))\n"
+          "        Trainer(glow, 1e-3).fit(loader)")],
+    ],
+)  # fmt: skip
+def test_a_parameter_that_the_first_batch_replaces(edits: list[tuple[str, str]]) -> None:
+    snippet = ACTNORM
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(REBINDS, "self.bias.copy_(-x.mean(0))")],
+        [(REBINDS, "self.bias.data = -x.mean(0)")],
+        [(REBINDS, "self.bias = nn.Parameter(-x.mean(0), requires_grad=False)")],
+        [("nn.Parameter(torch.zeros(dim))", "nn.Parameter(torch.zeros(dim), requires_grad=False)")],
+        [("return x + self.bias", "return x + self.bias.detach()")],
+        [("def initialize", "def fuse"), ("self.initialize", "self.fuse")],
+        [("if not self.ready:", "if not self.training and not self.ready:")],
+        [("self.initialize(x)", "pass")],  # who knows who calls it
+        [("        def initialize", "        def reset(self, x):\n            self.bias = nn.Parameter(x)\n\n"
+          "        def initialize")],
+        [(GIVES, "glow = Glow(4, 2)\n        glow.log_prob(next(iter(loader)))\n"
+          "        Trainer(glow, 1e-3).fit(loader)")],
+        [(GIVES, "glow = Glow(4, 2)\n        warm_up(glow, loader)\n        Trainer(glow, 1e-3).fit(loader)")],
+        [(GIVES, "glow = load(Glow)\n        Trainer(glow, 1e-3).fit(loader)")],
+        [("            self.model = model\n", "            self.model = model\n            model.log_prob(SAMPLE)\n")],
+        [("                self.optimizer.step()", "                self.optimizer.step()\n\n        def again(self):\n"
+          "            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)")],
+        [("self.optimizer.zero_grad()\n", "self.optimizer.add_param_group({'params': self.model.new})\n")],
+        [("self.optimizer.step()", "pass")],
+        [("    def main(loader):", "    def other(model, lr):\n        return Trainer(model, lr)\n\n"
+          "    def main(loader):")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_a_parameter_that_is_replaced(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(ACTNORM, *edits), CODE)

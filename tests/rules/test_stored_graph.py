@@ -2600,3 +2600,54 @@ def test_a_class_that_cannot_be_read_is_known_by_its_own_name(imported: str, mad
 )
 def test_a_network_that_is_made_under_another_name(imported: str, made: str) -> None:
     assert_flagged(_unread(imported, made, "  # !"), CODE)
+
+
+OBJECTS = """
+    import numpy as np
+
+    def train(net, loader, optimizer, n):
+        curve = np.empty(n, dtype=object)
+        for step, (x, y) in enumerate(loader):
+            loss = F.mse_loss(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            curve[step] = loss  # !
+        return curve
+"""
+EMPTY = "np.empty(n, dtype=object)"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(EMPTY, "np.zeros(n, object)")],
+        [(EMPTY, 'np.empty((n, 2), dtype="O")'), ("curve[step]", "curve[step, 0]")],
+        [(EMPTY, "np.full((n, 2), None)"), ("curve[step]", "curve[step, 0]")],
+        [(EMPTY, "np.full(n, 0.0, dtype=np.object_)")],
+    ],
+)
+def test_arrays_of_objects_keep_them(edits: list[tuple[str, str]]) -> None:
+    snippet = OBJECTS
+    for old, new in edits:
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(EMPTY, "np.empty(n)")],
+        [(EMPTY, "np.zeros(n, dtype=float)")],
+        [(EMPTY, "np.full(n, np.nan)")],
+        [(EMPTY, "np.zeros(n, dtype=kind)")],
+        [("= loss\n        return", "= loss.item()\n        return")],
+        [("= loss\n        return", "= loss.detach()\n        return")],
+        [("curve[step] = loss", "curve[0] = loss")],
+        [("        for step", "        for step, (x, y) in enumerate(loader):\n            pass\n        for step"),
+         ("curve[step] = loss", "curve[:] = 0")],
+    ],
+)  # fmt: skip
+def test_arrays_that_hold_numbers(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(OBJECTS, *edits), CODE)

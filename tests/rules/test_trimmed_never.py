@@ -138,3 +138,74 @@ def test_flagged(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean(name: str) -> None:
     assert_clean("import random\n" + CLEAN[name].replace("  # !", ""), CODE)
+
+
+EXEMPLARS = """
+class Exemplars:
+    def __init__(self, budget):
+        self.budget, self.kept = budget, {}
+
+    def add(self, images, labels):
+        for c in labels.unique().tolist():
+            fresh = [image.clone() for image in images[labels == c]]
+            self.kept[c] = fresh + self.kept.get(c, [])
+        self.shrink()
+
+    def shrink(self):
+        quota = self.budget // max(1, len(self.kept))
+        for c, rows in self.kept.items():
+            if len(rows) > quota:
+                rows = rows[:quota]  # !
+"""
+CUT = "rows = rows[:quota]  # !"
+LOOP = "for c, rows in self.kept.items():"
+GROWS = "self.kept[c] = fresh + self.kept.get(c, [])"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(CUT, "rows = rows[-quota:]  # !")],
+        [(CUT, "rows = sorted(rows, key=len)[:quota]  # !")],
+        [(CUT, "rows = [row for row in rows if row.mean() > 0]  # !")],
+        [(CUT, "rows = heapq.nlargest(quota, rows)  # !")],
+        [(LOOP, "for rows in self.kept.values():")],
+        [(LOOP, "for rows in list(self.kept.values()):")],
+        [(GROWS, "self.kept.setdefault(c, []).extend(fresh)")],
+        [(GROWS, "self.kept[c] = self.kept.get(c, []) + fresh"), ("if len(rows) > quota:", "if quota:")],
+        [("        for c, rows in self.kept.items():\n            if len(rows) > quota:\n"
+          "                rows = rows[:quota]",
+          "        rows = self.kept[0]\n        if len(rows) > quota:\n            rows = rows[:quota]")],
+    ],
+)  # fmt: skip
+def test_a_slice_that_nothing_reads(edits: list[tuple[str, str]]) -> None:
+    assert_flagged(edited(*edits, base=EXEMPLARS), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(CUT, "self.kept[c] = rows[:quota]")],
+        [(CUT, "rows[:] = rows[:quota]")],
+        [(CUT, "del rows[quota:]")],
+        [(CUT, "rows = rows[:quota]\n            self.kept[c] = rows")],
+        [(CUT, "rows = rows[:quota]\n            self.seen += len(rows)")],
+        [(CUT, "rows = rows[:quota]\n        return rows")],
+        [(CUT, "rows = rows[:quota]\n                print(len(rows))")],
+        [(CUT, "row = rows[:quota]")],
+        [(CUT, "rows = other[:quota]")],
+        [(LOOP, "for c, rows in self.other.items():"), (CUT, "rows = rows[:quota]")],
+        [(LOOP, "for rows, c in self.kept.items():"), (CUT, "rows = rows[:quota]")],
+        [(LOOP, "for c, rows in kept.items():"), (CUT, "rows = rows[:quota]")],
+        [(GROWS, "self.kept[c] = fresh"), (CUT, "rows = rows[:quota]")],
+        [(GROWS, GROWS + "\n            self.kept[c] = self.kept[c][-9:]"), (CUT, "rows = rows[:quota]")],
+        [(GROWS, GROWS + "\n            self.kept[c].pop()"), (CUT, "rows = rows[:quota]")],
+        [(GROWS, GROWS + "\n            del self.kept[c][9:]"), (CUT, "rows = rows[:quota]")],
+        [("    def shrink", "    def reset(self):\n        self.kept = {}\n\n    def shrink"),
+         (CUT, "rows = rows[:quota]")],
+        [("            if len(rows) > quota:", "            while len(rows) > quota:"), (CUT, "rows = rows[:-1]")],
+    ],
+)  # fmt: skip
+def test_a_slice_that_is_used(edits: list[tuple[str, str]]) -> None:
+    assert_clean(edited(*edits, base=EXEMPLARS), CODE)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
+from gradguard.static.backward.fed_by_data import is_fed_data
 from gradguard.static.mistakes.backward import FrozenInput
+from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.functions import FunctionRef
@@ -40,11 +42,28 @@ def frozen_inputs(flow: Flow) -> Iterator[FrozenInput]:
             continue
         given = [arg.value for arg in call.args if arg.keyword is None][-1 if "_sequential" in call.name else 1 :]
         before = _layers_before(flow, written, given)
-        if not before or not all(each.is_cut or _is_frozen(flow, owner, each.name) for each in before):
+        if before is None or not all(each.is_cut or _is_frozen(flow, owner, each.name) for each in before):
             continue
-        if not any(_is_frozen(flow, owner, each) for each in _run_by(flow, call)) and not _may_want(flow):
+        runs = _run_by(flow, call)
+        if any(_is_frozen(flow, owner, each) for each in runs) or _may_want(flow):
+            continue
+        if before or (ref.define.name == "forward" and _is_of_data(flow, owner, runs)):
             yield FrozenInput(flow.site(written), tuple(dict.fromkeys(each.name for each in before)))
             return
+
+
+def _is_of_data(flow: Flow, owner: Class, runs: set[str]) -> bool:
+    """Whether a checkpoint of layers that are to learn is given what the model is given, which is data.
+
+    A program that says what wants gradients may ask one of the batch, or freeze these layers.
+    """
+    constructor = owner.method("__init__")
+    if constructor is None:
+        return False
+    made = (value for name in sorted(runs) for value in constructor.assigned.get(f"self.{name}", ()))
+    if not any(is_made(constructor, each) for each in made):
+        return False
+    return not flow.project.survey.mentions(_WANTS_ANYWAY, flow.module, "requires_grad") and is_fed_data(flow, owner)
 
 
 # --- what is a checkpoint -----------------------------------------------------------------------------------------
@@ -114,15 +133,18 @@ class _Layer(NamedTuple):
     is_cut: bool
 
 
-def _layers_before(flow: Flow, call: t.Call, given: list[t.Expr]) -> list[_Layer]:
-    """The parts of the module that what is given is computed of; none where it may be of anything else."""
+def _layers_before(flow: Flow, call: t.Call, given: list[t.Expr]) -> list[_Layer] | None:
+    """The parts of the module that what is given is computed of; None where it may be of anything else.
+
+    An empty list says that it is computed of the parameters of the function alone.
+    """
     ref = flow.ref
     found: set[_Layer] = set()
     waiting = [t.path_of(each) or "" for each in given if not isinstance(each, t.Constant)]
     seen: set[str] = set()
     stmt = next((s for s in ref.define.statements if not t.blocks(s) and t.is_in(call, [s])), None)
     if stmt is None or not waiting:
-        return []
+        return None
     hidden = set(cut(ref.define))
     while waiting:
         name = waiting.pop()
@@ -133,12 +155,12 @@ def _layers_before(flow: Flow, call: t.Call, given: list[t.Expr]) -> list[_Layer
             each for each in ref.define.statements if _binds(each, name) and comes_before(ref.define.body, each, stmt)
         ]
         if not name.isidentifier() or (not made and name not in flow.params):
-            return []
+            return None
         for each in made:
             value = each.value if isinstance(each, t.Assign) else None
             parts = list(_parts(value)) if value is not None else None
             if value is None or parts is None or not all(path.startswith("self.") for path, _ in parts if "." in path):
-                return []
+                return None
             is_cut = value in hidden or t.detached(value) is not None
             found |= {_Layer(path[5:].partition(".")[0], is_cut) for path, is_layer in parts if is_layer}
             waiting += [path for path, _ in parts if "." not in path and not is_cut]

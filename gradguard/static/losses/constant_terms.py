@@ -12,10 +12,12 @@ from gradguard.static.knowledge import COPYING_FUNCTIONS
 from gradguard.static.losses.lost_derivatives import derivatives
 from gradguard.static.losses.lost_slopes import is_trained, slopes
 from gradguard.static.model import Backward, Constant, GradCall
+from gradguard.static.optimizers.trained_apart import turns_off
 from gradguard.static.program.paths import last
 from gradguard.static.reading.unrecorded import Copied, Severed, Term, innermost, is_setting, possible_in, recorded_in
 from gradguard.static.source import Site
 from gradguard.static.values import (
+    NONE,
     NOTHING_HELD,
     NUMBER,
     Held,
@@ -23,6 +25,7 @@ from gradguard.static.values import (
     Holdings,
     Kind,
     Root,
+    Roots,
     Source,
     Value,
     iterated,
@@ -161,14 +164,17 @@ def of_operation(flow: Flow, operator: str, terms: _Terms, result: Value) -> Val
         return result._replace(holds=result.holds - result.holding(Held.COPIED))
     if not graphs:
         constant = [Holding(Held.COPIED, numbers) for _, numbers in copied]
-        return result._replace(holds=result.holds.union(constant, _still(flow, terms)))
+        asked = _asked(flow, terms, copied) if operator == "+" else ()
+        return result._replace(holds=result.holds.union(constant, _still(flow, terms, operator), asked))
     if operator in ("+", "-"):
         return result._replace(holds=result.holds.union(_still(flow, terms), _begun(flow, terms, copied)))
     weighed = list(_weighed(flow, operator, terms, copied)) if all(_is_of_parameters(flow, g) for g in graphs) else []
     if weighed:
         return result._replace(holds=result.holds.union(weighed))
     is_share = operator == "/" and not is_setting(terms[-1][1])
-    return result if is_share or len(graphs) > 1 else result._replace(holds=result.holds.union(_still(flow, terms)))
+    if is_share or len(graphs) > 1:
+        return result
+    return result._replace(holds=result.holds.union(_still(flow, terms, operator)))
 
 
 def _is_of_parameters(flow: Flow, value: Value) -> bool:
@@ -224,15 +230,45 @@ def _begun(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -
     if not any(_takes_own_value_away(flow, expr) for expr, _ in terms):
         for expr, numbers in copied:
             if not _is_shift(flow, expr, terms, numbers):
-                yield Holding(Held.TERM, Term(flow.site(expr), numbers))
+                yield Holding(Held.TERM, Term(flow.site(expr), numbers, beside=_beside(expr, terms, numbers)))
 
 
-def _still(flow: Flow, terms: _Terms) -> Iterator[Holding]:
-    """The terms of operands that are terms of the whole: ``s + (m - s.item())`` has none."""
+def _beside(expr: t.Expr, terms: _Terms, numbers: Copied) -> Roots:
+    """What an operand is computed of besides, of which the caller knows whether it has a graph."""
+    if numbers.is_certain or numbers.how is not Severed.NO_GRAD:
+        return NONE
+    values = (value for each, value in terms if each is expr)
+    return frozenset(root for value in values for root in value.reach if root.source is Source.PARAM)
+
+
+def _asked(flow: Flow, terms: _Terms, copied: Sequence[tuple[t.Expr, Copied]]) -> Iterator[Holding]:
+    """The operands of a sum that are computed of arguments under ``no_grad``, beside others that are computed of some.
+
+    Whether those have a graph, and the sum is a loss, the caller knows.
+    """
+    lost = {id(expr) for expr, _ in copied}
+    others = (value for expr, value in terms if id(expr) not in lost and value.kind is Kind.TENSOR)
+    if not any(root.source is Source.PARAM for value in others for root in value.roots):
+        return
+    for expr, numbers in copied:
+        if numbers.how is Severed.NO_GRAD and not numbers.is_certain and not _is_shift(flow, expr, terms, numbers):
+            beside = _beside(expr, terms, numbers)
+            yield Holding(Held.TERM, Term(flow.site(expr), numbers, is_asked=True, beside=beside))
+
+
+def _still(flow: Flow, terms: _Terms, operator: str = "+") -> Iterator[Holding]:
+    """The terms of operands that are terms of the whole: ``s + (m - s.item())`` has none.
+
+    A sum of which only the caller knows that it is a loss is none where something is multiplied with it: a weight.
+    """
     for place, (_, value) in enumerate(terms):
         others = [*terms[:place], *terms[place + 1 :]]
+        is_linear = operator in ("+", "-") or all(other.kind is Kind.NUMBER for _, other in others)
         for held in value.holding(Held.TERM):
-            written = key.site.node if isinstance(key := innermost(held.key), Term) else None
+            key = innermost(held.key)
+            written = key.site.node if isinstance(key, Term) else None
+            if isinstance(key, Term) and key.is_asked and not is_linear:
+                continue
             if not isinstance(written, t.Expr) or not _is_shift(flow, written, others):
                 yield held
 
@@ -290,6 +326,7 @@ def constant_terms(flow: Flow, backward: Backward) -> list[Constant]:
     certain = [term for term in found if term.copied.is_certain and not _is_used(term, others)]
     certain = [term for term in certain if not term.copied.is_doubtful or _is_trained_here(term, backward)]
     certain = [term for term in certain if not _is_wanted(flow, term, backward)]
+    certain = [term for term in certain if not term.beside]
     certain = [term for term in certain if not term.is_weighed or term.copied.roots.isdisjoint(backward.value.reach)]
     unused = [_constant(term) for term in certain]
     unused.sort(key=lambda each: (each.term.path, each.term.span, each.copied.path, each.copied.span))
@@ -303,7 +340,17 @@ def _is_told(held: Held, term: Term) -> bool:
 
 def _constant(term: Term) -> Constant:
     copied = term.copied
+    whole = _without_graph(copied.site) if term.is_asked else None
+    if whole is not None:
+        return Constant(term.site, Site(copied.site.chunk, whole), copied.how, function=whole.name)
     return Constant(term.site, copied.site, copied.how, term.is_weighed, copied.is_given)
+
+
+def _without_graph(site: Site) -> t.Define | None:
+    """The function around something that is decorated with ``no_grad``."""
+    defined = (stmt for stmt in t.walk_statements(site.chunk.statements) if isinstance(stmt, t.Define))
+    around = (define for define in defined if t.is_in(site.node, define.body))
+    return next((define for define in around if any(map(turns_off, define.decorators))), None)
 
 
 def _one_each(found: Sequence[Constant], what: Callable[[Constant], Site]) -> list[Constant]:

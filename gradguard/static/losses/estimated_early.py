@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.mistakes.losses import EstimatedEarly
+from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.bound_paths import binds
 from gradguard.static.program.order import following
 
@@ -18,36 +19,48 @@ _DISTANCE = re.compile(r"loss|mse|l1|criterion|dist", re.I)
 
 
 def estimated_early(flow: Flow) -> Iterator[EstimatedEarly]:
-    """The estimators ``q = z + (q - z).detach()`` after which ``q`` is compared with ``z.detach()``."""
+    """The estimators ``q = z + (q - z).detach()`` whose result is compared with ``z.detach()``, whatever its name."""
     for stmt in flow.ref.define.statements:
-        chosen = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
-        if not isinstance(stmt, t.Assign) or chosen is None:
+        result = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
+        if not isinstance(stmt, t.Assign) or result is None:
             continue
-        encoded = _goes_through_to(stmt.value, chosen)
-        loss = _compared_after(flow, stmt, chosen, encoded) if encoded is not None else None
-        if encoded is not None and loss is not None:
-            yield EstimatedEarly(flow.site(stmt), flow.site(loss), chosen, encoded)
+        chosen, encoded = _goes_through(stmt.value)
+        loss = _compared_after(flow, stmt, result, encoded) if encoded not in (None, result) else None
+        if chosen is not None and encoded is not None and loss is not None:
+            yield EstimatedEarly(flow.site(stmt), flow.site(loss), result, chosen, encoded)
 
 
-def _goes_through_to(value: t.Expr, chosen: str) -> str | None:
-    """``z`` of ``z + (q - z).detach()``."""
+def _goes_through(value: t.Expr) -> tuple[str | None, str | None]:
+    """``q`` and ``z`` of ``z + (q - z).detach()``."""
     operands = value.operands if isinstance(value, t.Operation) and value.operator == "+" else []
     for here, other in (operands, operands[::-1]) if len(operands) == 2 else ():
         path, difference = t.path_of(here), t.detached(other)
         of = difference.operands if isinstance(difference, t.Operation) and difference.operator == "-" else []
-        if path is not None and [t.path_of(operand) for operand in of] == [chosen, path]:
-            return path
-    return None
+        if path is not None and len(of) == 2 and t.path_of(of[1]) == path:
+            return t.path_of(of[0]), path
+    return None, None
 
 
-def _compared_after(flow: Flow, stmt: t.Stmt, chosen: str, encoded: str) -> t.Expr | None:
+def _compared_after(flow: Flow, stmt: t.Stmt, chosen: str, encoded: str | None) -> t.Expr | None:
     """What compares the two after a statement, before either is bound to something else."""
+    if encoded is None:
+        return None
+    shown = set(_shown(flow.ref.define))
     for each in following(flow.ref.define.body, stmt):
-        compared = (node for node in t.walk(each) if isinstance(node, t.Expr) and _compares(node, chosen, encoded))
+        exprs = (node for node in t.walk(each) if isinstance(node, t.Expr) and node not in shown)
+        compared = (node for node in exprs if _compares(node, chosen, encoded))
         found = next(compared, None)
         if found is not None or binds(each, chosen) or binds(each, encoded):
             return found
     return None
+
+
+def _shown(define: t.Define) -> Iterator[t.Node]:
+    """What only numbers are taken of, or is computed without a graph."""
+    yield from cut(define)
+    for node in define.nodes:
+        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in ("item", "tolist"):
+            yield from t.walk(node.func.value)
 
 
 def _compares(node: t.Expr, chosen: str, encoded: str) -> bool:

@@ -48,7 +48,7 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
     for name in sorted(names):
         is_fixed = _FIXED.search(name) is not None
         made = made_to_learn(owner, name)
-        if made is None or not _is_of_forward_alone(owner, name, define):
+        if made is None or not is_of_forward_alone(owner, name, define):
             continue
         is_codebook = is_fixed or _is_table(made)
         if is_codebook and (_MOVED.search(name) is not None or not _is_searched(flow, f"self.{name}", made)):
@@ -57,7 +57,7 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
         if not is_codebook and not set(cut(define)).isdisjoint(_uses(define, path)):
             continue  # that it is detached itself is a choice
         cuts = _cuts(flow, path, hidden | _chosen(define) if is_codebook else hidden)
-        if cuts and not _is_known(flow, owner, name) and not flow.facts.called_without_grad():
+        if cuts and not is_known(flow, owner, name) and not flow.facts.called_without_grad():
             named = [cut for cut in cuts if isinstance(_inner(cut), t.Name)]  # not the difference of an estimator
             yield OnlyDetached(flow.site((named or cuts)[-1]), name, made)
 
@@ -109,7 +109,7 @@ def _chosen(define: t.Define) -> set[t.Node]:
     return {part for node in nodes for part in t.walk(node)}
 
 
-def _is_of_forward_alone(cls: Class, name: str, forward: t.Define) -> bool:
+def is_of_forward_alone(cls: Class, name: str, forward: t.Define) -> bool:
     """Whether only this method uses it, and those that set it up."""
     for method in methods_of(cls):
         if method.define is forward or _SETS_UP.search(method.define.name) is not None:
@@ -133,7 +133,7 @@ def _hidden(define: t.Define) -> set[t.Node]:
 def _cuts(flow: Flow, path: str, hidden: set[t.Node]) -> list[t.Expr]:
     """What detaches all that is computed of a parameter, in the order of the text; none where something does not."""
     names: set[str] = set()
-    if not _follow(flow, path, hidden, names, _DEPTH) or not names:
+    if not follow(flow, path, hidden, names, _DEPTH) or not names:
         return []
     nodes = flow.ref.define.nodes
     found = [node for node in nodes if isinstance(node, t.Call | t.Attribute) and _inner(node) is not None]
@@ -153,7 +153,7 @@ def _chooses(node: t.Node) -> bool:
     return is_choice or (isinstance(node, t.Operation) and node.operator in _COMPARISONS)
 
 
-def _follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: int) -> bool:
+def follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: int) -> bool:
     """Whether everything that is computed of a path goes into variables of which all uses are hidden.
 
     Args:
@@ -176,7 +176,7 @@ def _follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: 
             return False
         if name not in names and name != path:
             names.add(name)
-            if not _follow(flow, name, hidden, names, depth - 1):
+            if not follow(flow, name, hidden, names, depth - 1):
                 return False
     return True
 
@@ -193,7 +193,7 @@ def _only_searches(flow: Flow, use: t.Node) -> bool:
     name = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
     if use in chosen or name is None or not name.isidentifier():
         return use in chosen
-    return _follow(flow, name, chosen, set(), _DEPTH)
+    return follow(flow, name, chosen, set(), _DEPTH)
 
 
 def _bound_anew(define: t.Define, path: str, hidden: set[t.Node]) -> list[t.Stmt]:
@@ -211,7 +211,7 @@ def _is_computed_in(stmt: t.Stmt, use: t.Node) -> bool:
     return isinstance(stmt, t.Assign) and any(node is use for node in t.walk(stmt.value))
 
 
-def _is_known(flow: Flow, cls: Class, name: str) -> bool:
+def is_known(flow: Flow, cls: Class, name: str) -> bool:
     """Whether something else may give it a gradient, or is not to train it."""
     survey = flow.project.survey
     known = re.compile(

@@ -317,6 +317,21 @@ class TrimmedNever:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimmedAside:
+    """A part of what is in a collection is bound to a variable that nothing reads: the collection keeps all.
+
+    Args:
+        site: the statement.
+        name: the variable.
+        collection: the path.
+    """
+
+    site: Site
+    name: str
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOnStack:
     """In each iteration an ``ExitStack`` is left a tensor, which it has until its block ends.
 

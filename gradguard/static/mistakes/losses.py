@@ -217,18 +217,35 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OnlyChosen:
+    """The scores of a layer only choose: their values are used nowhere, so that it gets no gradient.
+
+    Args:
+        site: where it runs.
+        name: the attribute.
+        made: where it is made.
+    """
+
+    site: Site
+    name: str
+    made: Site
+
+
+@dataclass(frozen=True, slots=True)
 class EstimatedEarly:
     """A codebook is trained by what a straight-through estimator gives, which has no graph that leads to it.
 
     Args:
         site: the estimator.
         loss: what is to train the codebook.
-        chosen: the variable that has the codes before it, and its result from then on.
+        result: the variable that has its result.
+        chosen: the one that has the codes, which may be the same.
         encoded: what the gradients go to.
     """
 
     site: Site
     loss: Site
+    result: str
     chosen: str
     encoded: str
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
@@ -40,6 +41,9 @@ _SEES = k.FLUENT_METHODS | frozenset(
 )
 _GIVES_MORE = re.compile(r"add_param_group|[\"']params[\"']\s*\]")
 _FROZEN = re.compile(r"requires_grad|\bfreeze|no_grad\b[^\n]*\n\s*def ")
+# What makes a model ready for use, or another one of it, on purpose.
+_NO_START = re.compile(r"fuse|merge|deploy|quant|prune|export|reparam|convert|resize|grow|expand", re.I)
+_SWITCHES = re.compile(r"requires_grad|freeze|not self\.training|\.optimizer\b|add_param_group")
 _DEEPEST = 5
 
 
@@ -50,11 +54,19 @@ def made_when_run(flow: Flow) -> Iterator[Replacement]:
         if path is None or not isinstance(stmt, t.Assign):
             continue
         for model in sorted(modules_given_to(flow, stmt, path)):
-            classes = _classes(flow, model)
+            given = _given_as(flow, model)
+            classes = _classes(flow, given)
             made = [site for cls in classes for site in _made_in_forward(cls)]
-            is_early = bool(made) and not any(map(_runs_parts, classes)) and not _is_run_before(flow, stmt, model)
-            if is_early and _is_stepped(flow, stmt, path):
+            is_run = any(map(_runs_parts, classes)) or any(_is_run_before(flow, stmt, each) for each in {model, given})
+            if made and not is_run and _is_stepped(flow, stmt, path) and not _is_given_after_run(flow, given):
                 yield from (Replacement(path, flow.site(stmt), site, site, is_late=True) for site in made)
+
+
+def _given_as(flow: Flow, model: str) -> str:
+    """The parameter that an attribute is: ``model`` of ``self.model = model``."""
+    values = flow.ref.assigned.get(model, []) if model.startswith("self.") else []
+    name = t.path_of(values[0]) if len(values) == 1 else None
+    return name if name is not None and name in flow.params else model
 
 
 # --- what the model is made of ------------------------------------------------------------------------------------
@@ -68,6 +80,11 @@ def _classes(flow: Flow, model: str) -> list[Class]:
         _add(found, owner, 0)
         return found
     values = [value for value in flow.ref.assigned.get(model, []) if not _goes_on(value, model)]
+    if model in flow.params and not values:
+        given = flow.project.passed.argument_class(flow.ref, model)
+        if given is not None:
+            _add(found, given, 0)
+        return found
     if len(values) != 1 or model in flow.params:
         return []
     for made in calls_in(flow.module, flow.ref, values[0]):
@@ -90,11 +107,21 @@ def _add(found: list[Class], cls: Class, depth: int) -> None:
         return
     found.append(cls)
     for base in cls.lineage():
-        for name in base.assigned_names:
-            calls = (node for _, value in base.assigned(name) for node in t.walk(value) if isinstance(node, t.Call))
+        put = [value for _, value in chain.from_iterable(map(base.assigned, base.assigned_names))]
+        put += _appended(base)
+        for value in put:
+            calls = (node for node in t.walk(value) if isinstance(node, t.Call))
             parts = (base.module.value_of(call.func).ref for call in calls)
             for part in (part for part in parts if isinstance(part, Class)):
                 _add(found, part, depth + 1)
+
+
+def _appended(cls: Class) -> list[t.Expr]:
+    """What the constructor puts into a collection of modules: ``self.steps.append(ActNorm(dim))``."""
+    constructor = cls.methods.get("__init__")
+    calls = constructor.calls if constructor is not None else ()
+    adding = (call for call in calls if call.name in _ADDING and isinstance(call.func, t.Attribute))
+    return [call.args[-1].value for call in adding if call.args and (t.path_of(call.func) or "").startswith("self.")]
 
 
 def _made_in_forward(cls: Class) -> list[Site]:
@@ -103,6 +130,7 @@ def _made_in_forward(cls: Class) -> list[Site]:
     building = reached(methods, {"__init__"})
     running = reached(methods, {"forward"}) - building
     found: list[Site] = []
+    rebound: list[Site] = []
     for method in methods:
         if method.define.name not in running or cls.method(method.define.name) is not method:
             continue
@@ -110,7 +138,42 @@ def _made_in_forward(cls: Class) -> list[Site]:
             name = _made_part(method, stmt)
             if name is not None and _is_only_made_there(cls, name, running) and not _is_cut(method, stmt):
                 found.append(Site(method.chunk, stmt))
-    return [] if found and any(each.chunk.shows(_FROZEN) for each in cls.lineage()) else found
+            elif name and _is_rebound(cls, method, stmt, name, running):
+                rebound.append(Site(method.chunk, stmt))
+    found = [] if found and any(each.chunk.shows(_FROZEN) for each in cls.lineage()) else found
+    return found + rebound
+
+
+def _is_rebound(cls: Class, method: FunctionRef, stmt: t.Stmt, name: str, running: set[str]) -> bool:
+    """Whether a method that runs in ``forward`` puts a new parameter in the place of that of the constructor.
+
+    The new one is used with its graph, whatever it was computed under: ``self.bias = nn.Parameter(-x.mean(0))``.
+    """
+    if not isinstance(stmt, t.Assign) or not _is_parameter(method, stmt.value):
+        return False
+    if _NO_START.search(method.define.name) or any(each.chunk.shows(_SWITCHES) for each in cls.lineage()):
+        return False
+    bound = [(define, value) for each in cls.lineage() for define, value in each.assigned(name)]
+    first = [value for define, value in bound if define.name == "__init__"]
+    if len(first) != 1 or not _is_parameter(method, first[0]):
+        return False
+    if any(define.name != "__init__" and define.name not in running for define, _ in bound):
+        return False
+    return any(_is_used(each, name) for each in methods_of(cls) if each.define.name in running)
+
+
+def _is_parameter(method: FunctionRef, value: t.Expr) -> bool:
+    if not isinstance(value, t.Call) or value.name != "Parameter" or value.argument("requires_grad", 1) is not None:
+        return False
+    return _PARAMETER.match(str(method.module.value_of(value.func).ref)) is not None
+
+
+def _is_used(method: FunctionRef, name: str) -> bool:
+    """Whether a method computes with a parameter where a graph is recorded."""
+    hidden = set(cut(method.define))
+    targets = {id(each) for stmt in method.define.statements if isinstance(stmt, t.Assign) for each in stmt.targets}
+    uses = (node for node in method.define.nodes if isinstance(node, t.Attribute) and t.path_of(node) == f"self.{name}")
+    return any(node not in hidden and id(node) not in targets for node in uses)
 
 
 def _made_part(method: FunctionRef, stmt: t.Stmt) -> str | None:
@@ -203,8 +266,8 @@ def _runs_parts(cls: Class) -> bool:
 # --- when the optimizer is made -----------------------------------------------------------------------------------
 
 
-def _is_run_before(flow: Flow, stmt: t.Stmt, model: str) -> bool:
-    """Whether a model may run before a statement: it is called, or handed to what may call it."""
+def _is_run_before(flow: Flow, stmt: t.Stmt | t.Call, model: str) -> bool:
+    """Whether a model may run before a statement, or a call: it is called, or handed to what may call it."""
     for call in flow.ref.calls:
         if not isinstance(call.origin, int) or not isinstance(stmt.origin, int) or call.origin >= stmt.origin:
             continue
@@ -216,6 +279,25 @@ def _is_run_before(flow: Flow, stmt: t.Stmt, model: str) -> bool:
         is_own = model.startswith("self") and path == f"self.{call.name}" and flow.ref.owner is not None
         if is_own and flow.ref.owner is not None and flow.ref.owner.method(call.name) is not None:
             return True
+    return False
+
+
+def _is_given_after_run(flow: Flow, model: str) -> bool:
+    """Whether a caller may have run the model that it gives to the function (reads other files)."""
+    owner, name = flow.ref.owner, flow.ref.define.name
+    if model not in flow.params:
+        return False
+    name = owner.name if owner is not None and name == "__init__" else name
+    place = flow.params.index(model) - (flow.params[:1] == ["self"])
+    for ref in flow.project.written_calling(flow.ref, name=name):
+        for call in (call for call in ref.calls if call.name == name):
+            given = call.argument(model, place)
+            path = path_in(given) if given is not None else None
+            caller = flow.project.flow(ref) if path is not None else None
+            if given is None or (not isinstance(given, t.Call) and path is None):
+                return True
+            if path is not None and (caller is None or path not in ref.assigned or _is_run_before(caller, call, path)):
+                return True
     return False
 
 

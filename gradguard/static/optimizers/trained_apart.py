@@ -129,10 +129,10 @@ def _runs(node: t.Node, path: str, elements: set[str]) -> bool:
 
 def cut(method: t.Define) -> Iterator[t.Node]:
     """What a method computes without a graph: under ``no_grad``, and what it detaches."""
-    if any(map(_turns_off, method.decorators)):
+    if any(map(turns_off, method.decorators)):
         yield from method.nodes
     for node in method.nodes:
-        if isinstance(node, t.With) and any(_turns_off(item) for item, _ in node.items):
+        if isinstance(node, t.With) and any(turns_off(item) for item, _ in node.items):
             yield from t.walk(node.body)
         elif isinstance(node, t.Call) and (whole := t.detached(node)) is not None:
             yield from t.walk(whole)
@@ -140,7 +140,7 @@ def cut(method: t.Define) -> Iterator[t.Node]:
             yield from t.walk(node.value)
 
 
-def _turns_off(expr: t.Expr) -> bool:
+def turns_off(expr: t.Expr) -> bool:
     """Whether a decorator or a context is ``torch.no_grad()``."""
     func = expr.func if isinstance(expr, t.Call) else expr
     return (t.path_of(func) or "").rpartition(".")[2] in _GRADIENTS_OFF

@@ -55,7 +55,20 @@ from gradguard.static.values import (
 
 _QUEUES = ("queue.", "collections.", "multiprocessing.", "torch.multiprocessing.", "asyncio.")
 _DRAWING = frozenset("random.sample random.choice random.choices random.shuffle".split())
+_ALLOCATING = {"zeros": 1, "ones": 1, "empty": 1, "full": 2}
+"""What makes an array of NumPy of a size, and where it is told what kind of elements that has."""
 _PUSHING = frozenset("heapq.heappush bisect.insort bisect.insort_left bisect.insort_right".split())
+
+
+def _is_of_objects(call: t.Call) -> bool:
+    """Whether an array holds objects as they are, as a list does: ``np.empty(n, dtype=object)``."""
+    dtype = call.argument("dtype", _ALLOCATING[call.name])
+    if dtype is None:
+        filled = call.argument("fill_value", 1) if call.name == "full" else None
+        return isinstance(filled, t.Constant) and filled.value is None
+    if isinstance(dtype, t.Constant):
+        return dtype.value in ("object", "O")
+    return (t.path_of(dtype) or "").rpartition(".")[2] in ("object", "object_")
 
 
 def external_call(c: Called) -> Value | None:
@@ -74,6 +87,8 @@ def external_call(c: Called) -> Value | None:
         c.flow.set_gradients(c.node, c.state)
     if name in _DRAWING:
         return _drawn(c, c.first or UNKNOWN)
+    if name.startswith("numpy.") and tail in _ALLOCATING and _is_of_objects(c.node):
+        return Value(kind=Kind.CONTAINER)
     if name.startswith(k.NUMBER_PREFIXES):
         is_of_shape = not name.startswith("numpy.") or tail in k.OF_SHAPE
         return NUMBER if is_of_shape else constant_terms.with_numbers(NUMBER, c.arguments)

@@ -64,12 +64,16 @@ class Term(NamedTuple):
     Args:
         is_weighed: it is weighed with parameters, which are trained by it; nothing else is.
         is_open: it is a derivative, and what it is the derivative of is no term of the sum so far.
+        is_asked: the other terms may have a graph as the caller knows, who backpropagates the sum or does not.
+        beside: what of it may have a graph, as the caller knows: where that has one, the term is no number.
     """
 
     site: Site
     copied: Copied
     is_weighed: bool = False
     is_open: bool = False
+    is_asked: bool = False
+    beside: Roots = NONE
 
 
 def cut_off(given: Iterable[Value], result: Value, site: Callable[[], Site], how: Severed) -> Value:
@@ -172,6 +176,8 @@ def translated(value: Value, outer: Callable[[Root], Value]) -> frozenset[Holdin
         if not roots and isinstance(key, Term) and key.is_weighed and _LOSS.search(copied.site.code):
             roots = NONE.union(*map(_begun_in, given))  # of functions that are not known: they compute losses
         is_doubtful = is_doubtful or copied.is_doubtful
+        if isinstance(key, Term) and key.beside:
+            key = key._replace(beside=NONE.union(*(outer(root).reach for root in key.beside)))
         here = copied._replace(roots=roots, is_doubtful=is_doubtful, is_given=copied.how in _GIVEN_BACK)
         if here.roots:
             is_sure = here.is_certain and (not here.is_guess or _LOSS.search(copied.site.code) is not None)
