@@ -36,10 +36,15 @@ from gradguard.findings import Finding, Severity
 from gradguard.signs import FORWARD, sign
 from gradguard.static.model import Function
 
-# The indices of the best, a comparison of scores is too common to be a sign by itself.
+# The indices of the best, without their scores; a comparison of scores is too common to be a sign by itself.
 _CHOOSES = sign(
-    "argm", "max(", "min(", "topk(", "sort(", "multinomial(", "kthvalue(", "nonzero(", "bincount(",
+    "argm", "argsort(", "max(", "min(", "topk(", "sort(", "multinomial(", "kthvalue(", "nonzero(", "bincount(",
+    pattern=r"argm(?:ax|in)\b|argsort\(|multinomial\(|nonzero\(|bincount\(|"
+    r"\b(\w+)[ \t]*,[ \t]*\w+[ \t]*=[^\n]*\b(?:topk|max|min|sort|kthvalue)\((?!(?s:.*)\b\1\b)|"
+    r"\b(?:topk|max|min|sort|kthvalue)\([^\n]*\)(?:\[1\]|\[-1\]|\.indices)|"
+    r"\b(\w+)[ \t]*=[^\n]*\b(?:topk|max|min|sort|kthvalue)\((?s:.*)\b\2(?:\[1\]|\[-1\]|\.indices)",
     own=True,
+    across=True,
 )  # fmt: skip
 _RUNS = sign("self.", pattern=r"\bself\.\w+\(", own=True)
 

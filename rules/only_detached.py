@@ -70,7 +70,9 @@ _TAKES = sign(
     ".tolist()",
     "float(",
     "math.",
-    pattern=r"\bself\.\w+[^\n]*\.(?:item|tolist)\(\)|\b(?:float|math\.\w+)\([^\n]*\bself\.",
+    pattern=r"\bself\.\w+[^\n]*\.(?:item|tolist)\(\)|\bfloat\([^\n]*\bself\.|"
+    # of a parameter, and of no size
+    r"\bmath\.\w+\([^\n]*\bself\.(?!\w*(?:dim|size|head|width|chan|feat|num|len|max|min|base|layer|dist|d_))\w+",
     own=True,
 )
 

@@ -55,7 +55,15 @@ _CUTS = sign(
     r"\[[^\n]*\bin[ \t]+\1\b|[\w.]*n(?:larg|small)est\([^\n]*\b\1\b)",
     own=True,
 )
-_TAKES = sign("self.", pattern=r"(?:\bin|=)\s+(?:\w+\()?self\.\w", own=True)
+# for kept in self.kept.values(): ... kept = kept[-n:], and kept = self.kept[key], before that
+_KEPT = r"self\.\w+(?:\.(?:values|items|get|setdefault)\([^\n]*\)|\[[^\n]*\])?\)?[ \t]*(?:[:;#][^\n]*)?\n"
+_TAKES = sign(
+    "self.",
+    pattern=rf"(?:\bfor\b[^\n]*?\b(\w+)\)?[ \t]+in[ \t]+(?:list\()?{_KEPT}(?s:.{{0,1500}}?)\n?[ \t]+\1[ \t]*=(?!=)|"
+    rf"\n[ \t]+(\w+)[ \t]*(?::[^\n=]*)?=[ \t]*{_KEPT}(?s:.{{0,1500}}?)\n?[ \t]+\2[ \t]*=(?!=))",
+    own=True,
+    across=True,
+)
 
 rule = Rule("GG428", "trimmed-never", Severity.WARNING, ((_GOES_OVER, _COMPARES, _TRIMS), (_TAKES, _CUTS)))
 
