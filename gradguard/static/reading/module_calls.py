@@ -60,7 +60,7 @@ def _may_be_class(c: Called) -> bool:
 
     ``model()`` makes one then.
     """
-    is_named_only = c.func.ref is None and c.method != "forward" and c.path not in c.flow.modules
+    is_named_only = c.func.ref is None and c.path.isidentifier() and c.path not in c.flow.modules
     return not c.node.args and is_named_only
 
 
