@@ -185,7 +185,7 @@ class Flow(FlowNotes):
 
         signature.describe(self)
         judge(self)
-        self.facts.mistakes = Mistakes(self)
+        self.facts.found = Mistakes(self)
         self.let_go()
 
     def entry_mode(self) -> Mode:

@@ -119,7 +119,7 @@ class Function:
         takes_self: it is bound to an object.
         takes_arguments: it has parameters besides.
         uses_device: its file puts something on a GPU.
-        mistakes: what else rules ask about, each a question that is answered when one asks it.
+        found: what else rules ask about, once it is read; see ``mistakes``.
     """
 
     name: str
@@ -172,7 +172,14 @@ class Function:
     may_reverse: Callable[[], bool] = field(default=lambda: False, repr=False)
     calling: Callable[[], Iterable[Function]] = field(default=lambda: (), repr=False)
     needs_training_mode: Callable[[str], bool] = field(default=lambda _: False, repr=False)
-    mistakes: Mistakes = field(init=False, repr=False)
+    # None at first, also for mypyc: it needs the class of a field as this file is imported, which that one imports.
+    found: Mistakes | None = field(default=None, repr=False)
+
+    @property
+    def mistakes(self) -> Mistakes:
+        """What may be wrong in it: questions, each of which is answered when a rule asks it."""
+        assert self.found is not None, "the function is still being read"
+        return self.found
 
     @property
     def needs_gradients(self) -> bool:
