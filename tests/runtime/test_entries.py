@@ -58,7 +58,7 @@ def test_the_owner_is_not_kept_and_what_is_gone_is_not_counted() -> None:
     assert not found.has_settled
 
 
-@pytest.mark.parametrize(("made", "settled"), [(100, True), (4_000, False)])
+@pytest.mark.parametrize(("made", "settled"), [(100, True), (4_000, False), (50_000, False)])
 def test_a_table_of_numbers_fills_with_what_is_kept(made: int, settled: bool) -> None:
     owner = Owner()
     owner.latest = dict.fromkeys(range(made), 0.0)
