@@ -25,6 +25,7 @@ _OPERATORS: dict[type, str] = {
 
 _numbers = count()
 _lines = array("I")
+_last = 0  # the number of the node that was made last
 
 
 class Tree(NamedTuple):
@@ -51,8 +52,10 @@ def build(module: ast.Module) -> Tree:
 
 def _number(node: ast.stmt | ast.expr) -> int:
     """The next number, for a node; the line that it begins in is noted."""
+    global _last
     _lines.append(_first_line(node))
-    return next(_numbers)
+    _last = next(_numbers)
+    return _last
 
 
 def _first_line(node: ast.stmt | ast.expr) -> int:
@@ -114,7 +117,13 @@ def _add(found: list[Piece], node: ast.stmt, statement: t.Stmt, before: int, nes
 
 
 def _block(body: Sequence[ast.stmt]) -> list[t.Stmt]:
-    return [_STATEMENTS[type(stmt)](_number(stmt), stmt) for stmt in _kept(body)]
+    return [_statement(stmt) for stmt in _kept(body)]
+
+
+def _statement(stmt: ast.stmt) -> t.Stmt:
+    made = _STATEMENTS[type(stmt)](_number(stmt), stmt)
+    made.end = _last
+    return made
 
 
 def _kept(body: Sequence[ast.stmt]) -> list[ast.stmt]:

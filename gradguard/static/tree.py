@@ -21,8 +21,15 @@ class Expr(Node):
     __slots__ = ()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Stmt(Node):
-    __slots__ = ()
+    """A statement.
+
+    Args:
+        end: the number of the last node in it, as those of all nodes in it follow its own; None where it is not written.
+    """
+
+    end: int | None = field(default=None, init=False)
 
 
 # --- expressions ------------------------------------------------------------------------------------------------
@@ -518,8 +525,10 @@ def is_in(node: Node, block: Sequence[Stmt]) -> bool:
     number = node.origin
     if not isinstance(number, int):
         return any(each is node for each in walk(block))
-    before = [stmt for stmt in block if not isinstance(stmt.origin, int) or stmt.origin <= number]
-    return any(each is node for each in walk(before[-1:]))
+    for stmt in reversed(block):
+        if not isinstance(stmt.origin, int) or stmt.origin <= number:
+            return number <= stmt.end if stmt.end is not None else any(each is node for each in walk(stmt))
+    return False
 
 
 @cache
@@ -531,6 +540,6 @@ def _parts(cls: type) -> tuple[str, ...] | None:
 
 
 _NO_NODES = frozenset((
-    *"origin id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split(),
+    *"origin end id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split(),
     *("_nodes", "_statements"),
 ))  # fmt: skip
