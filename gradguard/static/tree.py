@@ -26,7 +26,7 @@ class Stmt(Node):
     """A statement.
 
     Args:
-        end: the number of the last node in it, as those of all nodes in it follow its own; None where it is not written.
+        end: the number of the last node in it, as those of all in it follow its own; None where it is written nowhere.
     """
 
     end: int | None = field(default=None, init=False)
@@ -540,6 +540,6 @@ def _parts(cls: type) -> tuple[str, ...] | None:
 
 
 _NO_NODES = frozenset((
-    *"origin end id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split(),
-    *("_nodes", "_statements"),
+    *"origin id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split(),
+    *("end", "_nodes", "_statements"),
 ))  # fmt: skip

@@ -10,6 +10,7 @@ from gradguard.static import tree as t
 from gradguard.static.losses.normalised import Result, results
 from gradguard.static.mistakes.losses import NormalisedTwice
 from gradguard.static.model import Mode
+from gradguard.static.program.computed import path_of, with_graph
 from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.made_objects import Place, callers, makers, named_in
 from gradguard.static.program.reaching import bound_at, levels_of
@@ -156,10 +157,10 @@ def _is_attack(ref: FunctionRef) -> bool:
 
 def _gets(ref: FunctionRef, expr: t.Expr, call: t.Call, names: set[str]) -> bool:
     """Whether an expression has it where it stands, also by names that are bound to something else elsewhere."""
-    for node in _with_graph(expr):
+    for node in with_graph(expr):
         if node is call:
             return True
-        path = _path(node)
+        path = path_of(node)
         if path is not None and path in names:
             bound = bound_at(ref.define, node, path)
             if not bound or any(each.value is None or _has(each.value, call, names) for each in bound):
@@ -169,45 +170,14 @@ def _gets(ref: FunctionRef, expr: t.Expr, call: t.Call, names: set[str]) -> bool
 
 def _made_of(ref: FunctionRef, call: t.Call) -> set[str]:
     """The paths of what is computed of the result of a call."""
-    names = set[str]()
+    names = {path for step in ref.computed if call in step.calls for path in step.bound}
     while True:
-        more = set[str]()
-        for stmt in ref.define.statements:
-            value = stmt.value if isinstance(stmt, t.Assign | t.Augment | t.Evaluate) else None
-            if value is not None and _has(value, call, names):
-                more.update(_bound_by(stmt))
+        more = {path for step in ref.computed if not names.isdisjoint(step.paths) for path in step.bound}
         if more <= names:
             return names
         names |= more
 
 
-def _bound_by(stmt: t.Stmt) -> Iterator[str]:
-    """The paths that a statement binds, or that of the list that ``losses.append(loss)`` makes longer."""
-    if isinstance(stmt, t.Assign):
-        found: list[t.Expr] = [each for target in stmt.targets for each in t.names_in(target)]
-    else:
-        func = stmt.value.func if isinstance(stmt, t.Evaluate) and isinstance(stmt.value, t.Call) else None
-        is_longer = isinstance(func, t.Attribute) and func.name == "append"
-        found = [func.value] if is_longer and isinstance(func, t.Attribute) else []
-        found = [stmt.target] if isinstance(stmt, t.Augment) else found
-    yield from (path for each in found if (path := t.path_of(each)) is not None)
-
-
 def _has(expr: t.Expr, call: t.Call, names: set[str]) -> bool:
     """Whether an expression has in it what a call gives, with its graph."""
-    return any(node is call or _path(node) in names for node in _with_graph(expr))
-
-
-def _with_graph(expr: t.Expr) -> Iterator[t.Node]:
-    cut = {node for each in t.walk(expr) if _is_cut(each) for node in t.walk(each)}
-    yield from (node for node in t.walk(expr) if node not in cut)
-
-
-def _is_cut(node: t.Node) -> bool:
-    """``loss.item()``, ``loss.detach()``."""
-    func = node.func if isinstance(node, t.Call) else None
-    return isinstance(func, t.Attribute) and func.name in ("item", "detach", "tolist")
-
-
-def _path(node: t.Node) -> str | None:
-    return t.path_of(node) if isinstance(node, t.Name | t.Attribute | t.Subscript) else None
+    return any(node is call or path_of(node) in names for node in with_graph(expr))

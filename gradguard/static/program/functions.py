@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.memo import Remembers, cached_property, memo_of
+from gradguard.static.program.computed import Computed, computed_in
 from gradguard.static.program.names import bound_names, makes_anew, put_under_words, used_as_modules
 from gradguard.static.reading.conditions import keeping_names, tested_names
 from gradguard.static.reading.recurrence import Binding, bindings
@@ -85,6 +86,11 @@ class FunctionRef(Remembers):
     def bindings_made(self) -> list[Binding]:
         """Its assignments."""
         return bindings(self.define.body)
+
+    @cached_property
+    def computed(self) -> tuple[Computed, ...]:
+        """Its statements that keep what they compute."""
+        return tuple(computed_in(self.define))
 
     @cached_property
     def put_under_words(self) -> list[tuple[t.Expr, str]]:

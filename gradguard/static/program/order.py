@@ -9,7 +9,9 @@ from gradguard.static import tree as t
 
 def has(body: Sequence[t.Stmt], stmt: object) -> bool:
     """Whether a statement is somewhere in a block."""
-    return any(each is stmt for each in t.walk_statements(body))
+    if isinstance(stmt, t.Node) and not t.is_in(stmt, body):
+        return False
+    return any(each is stmt for each in t.walk_statements(body))  # not in a function of the block
 
 
 def blocks_of(body: list[t.Stmt]) -> Iterator[list[t.Stmt]]:

@@ -41,12 +41,12 @@ def bound_at(define: t.Define, node: t.Node, path: str) -> list[Bound]:
 def levels_of(body: list[t.Stmt], node: t.Node) -> list[tuple[list[t.Stmt], int]]:
     """The blocks around a node, the outer ones first, each with where it stands; none in another function."""
     for place, stmt in enumerate(body):
-        if any(each is node for each in t.walk(stmt)):
+        if t.is_in(node, [stmt]):
             if isinstance(stmt, t.Define | t.DefineClass):
                 return []
             inner = (found for block in t.blocks(stmt) if (found := levels_of(block, node)))
             below = next(inner, None)
-            if below is None and any(each is node for block in t.blocks(stmt) for each in t.walk(block)):
+            if below is None and any(t.is_in(node, block) for block in t.blocks(stmt)):
                 return []
             return [(body, place), *(below or [])]
     return []
