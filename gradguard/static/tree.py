@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from typing import TypeVar
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -300,6 +301,10 @@ class Match(Stmt):
     cases: list[Case]
 
 
+_Sort = TypeVar("_Sort", bound=Node)
+_NONE: list[Node] = []
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Define(Stmt):
     """A function definition; ``name`` is ``<module>`` for a module's own statements."""
@@ -311,6 +316,7 @@ class Define(Stmt):
     is_generator: bool = False
     is_async: bool = False
     _nodes: tuple[Node, ...] | None = field(default=None, init=False)
+    _sorts: dict[type, list[Node]] | None = field(default=None, init=False)
     _statements: tuple[Stmt, ...] | None = field(default=None, init=False)
 
     @property
@@ -319,6 +325,14 @@ class Define(Stmt):
         if self._nodes is None:
             self._nodes = tuple(walk(self.body))
         return self._nodes
+
+    def all(self, sort: type[_Sort]) -> Sequence[_Sort]:
+        """Those of its nodes that are of one sort, in their order."""
+        if self._sorts is None:
+            self._sorts = {}
+            for node in self.nodes:
+                self._sorts.setdefault(type(node), []).append(node)
+        return self._sorts.get(sort, _NONE)  # type: ignore[return-value]
 
     @property
     def statements(self) -> tuple[Stmt, ...]:
@@ -357,8 +371,16 @@ def flatten(body: list[Stmt]) -> Iterator[Stmt]:
             yield from flatten(stmt.body)
 
 
+_SIMPLE = frozenset((
+    Assign, Augment, Evaluate, Return, Raise, Leave, Delete, Declare, Import,
+))  # fmt: skip
+"""Statements without blocks."""
+
+
 def blocks(stmt: Stmt) -> list[list[Stmt]]:
     """The blocks of a statement; not those of functions and classes."""
+    if type(stmt) in _SIMPLE:
+        return []
     if isinstance(stmt, If | Repeat):
         return [stmt.body, stmt.orelse]
     if isinstance(stmt, Try):
@@ -379,6 +401,8 @@ def walk_statements(body: Sequence[Stmt]) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
+        if type(stmt) in _SIMPLE:
+            continue
         if isinstance(stmt, If | Repeat):
             stack += stmt.body
             stack += stmt.orelse
@@ -398,14 +422,14 @@ def path_of(expr: Expr) -> str | None:
 
     ``d.setdefault(k, ...)`` and ``d.get(k)`` name an item of ``d``.
     """
-    if isinstance(expr, Name):
+    if type(expr) is Name:
         return expr.id
-    if isinstance(expr, Attribute):
+    if type(expr) is Attribute:
         base = path_of(expr.value)
         return None if base is None else f"{base}.{expr.name}"
-    if isinstance(expr, Subscript):
+    if type(expr) is Subscript:
         return _item(expr.value, expr.index)
-    if isinstance(expr, Call) and isinstance(expr.func, Attribute) and expr.func.name in ("setdefault", "get"):
+    if type(expr) is Call and isinstance(expr.func, Attribute) and expr.func.name in ("setdefault", "get"):
         return _item(expr.func.value, expr.args[0].value if expr.args else None)
     return None
 
@@ -541,5 +565,5 @@ def _parts(cls: type) -> tuple[str, ...] | None:
 
 _NO_NODES = frozenset((
     *"origin id name keyword star operator kind names narrows dimensions bounds assigned is_generator is_async".split(),
-    *("end", "_nodes", "_statements"),
+    *("end", "_nodes", "_sorts", "_statements"),
 ))  # fmt: skip

@@ -127,9 +127,7 @@ def _is_kept_for_another(flow: Flow, backward: Backward) -> bool:
 
 
 def _attributes(ref: FunctionRef) -> Iterator[str]:
-    return (
-        path for node in ref.define.nodes if isinstance(node, t.Attribute) and (path := t.path_of(node)) is not None
-    )
+    return (path for node in ref.define.all(t.Attribute) if (path := t.path_of(node)) is not None)
 
 
 def _may_backpropagate(flow: Flow, call: t.Call) -> bool:
@@ -385,7 +383,7 @@ def _had_by_own_optimizer(flow: Flow, reset: ZeroGrad) -> str | None:
 def _hands_on_first(constructor: FunctionRef) -> bool:
     """Whether a constructor gives its first parameter to its base as it is: ``super().__init__(params, ...)``."""
     params = [param.name for param in constructor.define.params if not param.star][1:2]
-    calls = (node for node in constructor.define.nodes if isinstance(node, t.Call) and node.name == "__init__")
+    calls = (node for node in constructor.define.all(t.Call) if node.name == "__init__")
     firsts = [t.path_of(arg.value) for call in calls for arg in call.args[:1] if arg.keyword is None]
     return bool(params) and firsts == params and params[0] not in constructor.assigned
 

@@ -100,13 +100,13 @@ def _is_made_here(flow: Flow, name: str, backward: Backward) -> bool:
 
 def stays_here(define: t.Define, name: str) -> bool:
     """Whether a function only calls what it has by a name, and its methods, or returns it: it does not hand it on."""
-    calls = [node for node in define.nodes if isinstance(node, t.Call)]
+    calls = list(define.all(t.Call))
     called = {call.func for call in calls}
     called |= {call.args[0].value for call in calls if call.name == "functional_call" and call.args}
-    read = {node.value for node in define.nodes if isinstance(node, t.Attribute)}
+    read = {node.value for node in define.all(t.Attribute)}
     bound = {to for stmt in define.statements if isinstance(stmt, t.Assign) for to in stmt.targets}
     given_back = set(_returned(define))
-    uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == name)
+    uses = (node for node in define.all(t.Name) if node.id == name)
     return all(node in called or node in read or node in bound or node in given_back for node in uses)
 
 
@@ -127,7 +127,7 @@ def _leaves(define: t.Define, function: str) -> bool:
     names = [t.path_of(target) for stmt in got for target in stmt.targets]
     calls = sum(_calls(node, function) for node in define.nodes)
     resets = (f"{name}.zero_grad" for name in names)
-    reset = {t.path_of(node) for node in define.nodes if isinstance(node, t.Attribute)}.intersection(resets)
+    reset = {t.path_of(node) for node in define.all(t.Attribute)}.intersection(resets)
     dropped = any(map(_drops_gradients, define.statements))
     left = (name is not None and name.isidentifier() and stays_here(define, name) for name in names)
     returned = set(map(t.path_of, _returned(define)))

@@ -104,7 +104,9 @@ def _reads(around: Round) -> bool:
 def puts_back(function: Function) -> bool:
     """Whether a function sets gradients to what it has kept of them: it may add them up by itself."""
     body = function.site.node if function.site is not None else None
-    return isinstance(body, t.Define) and any(map(_sets_gradient, body.nodes))
+    return isinstance(body, t.Define) and any(
+        _sets_gradient(node) for node in (*body.all(t.Assign), *body.all(t.Augment), *body.all(t.Call))
+    )
 
 
 def _sets_gradient(node: t.Node) -> bool:

@@ -87,6 +87,6 @@ def _is_optimized(flow: Flow, leaf: Root) -> bool:
 
 def _is_asked(flow: Flow, leaf: t.Node) -> bool:
     """Whether the gradient of a leaf is looked at, ``x.grad``: that is what the backward is for."""
-    asked = {t.path_of(n.value) for n in flow.ref.define.nodes if isinstance(n, t.Attribute) and n.name == "grad"}
+    asked = {t.path_of(n.value) for n in flow.ref.define.all(t.Attribute) if n.name == "grad"}
     made = (value for path in asked if path for value in flow.ref.assigned.get(path, ()))
     return any(node is leaf for value in made for node in t.walk(value))

@@ -346,7 +346,7 @@ def _is_told_otherwise(flow: Flow, run: Forward) -> bool:
 
 def _is_asked_besides(flow: Flow, run: Forward) -> bool:
     """Whether the function asks a module for something that its ``forward`` may have left there: ``net.aux_loss``."""
-    reads = (node for node in flow.ref.define.nodes if isinstance(node, t.Attribute))
+    reads = flow.ref.define.all(t.Attribute)
     return any(t.path_of(node.value) == run.module and node.name not in k.OF_EVERY_MODULE for node in reads)
 
 

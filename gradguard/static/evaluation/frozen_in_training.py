@@ -149,7 +149,7 @@ def _gives_none(cls: Class, path: str) -> bool:
     """Whether a module runs a part of it where no graph is recorded, and nowhere else: ``no_grad``, ``detach()``."""
     runs, unrecorded = 0, 0
     for method in methods_of(cls):
-        calls = [node for node in method.define.nodes if isinstance(node, t.Call) and _is_run(node, path)]
+        calls = [node for node in method.define.all(t.Call) if _is_run(node, path)]
         hidden = set(cut(method.define)) if calls else set()
         runs += len(calls)
         unrecorded += sum(call in hidden for call in calls)

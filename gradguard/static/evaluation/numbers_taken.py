@@ -33,7 +33,7 @@ def calls_without_graph(define: t.Define) -> set[t.Call]:
     reading = _Reading()
     for stmt in define.statements:
         reading.statement(stmt)
-    named = {node for node in define.nodes if isinstance(node, t.Name)}
+    named = set(define.all(t.Name))
     reading.leaking |= {name.id for name in named - reading.seen}  # in nested functions, and whatever else
     return set(reading.without_graph())
 

@@ -147,7 +147,7 @@ def _is_taken_from(flow: Flow, path: str, within: list[t.Stmt]) -> bool:
     """Whether a collection loses some: it is begun anew in the loop, bounded, or something is taken out of it."""
     made = [node for bound in flow.ref.assigned.get(path, []) for node in t.walk(bound) if isinstance(node, t.Call)]
     bounded = any(arg.keyword == "maxlen" for call in made for arg in call.args)
-    taken = (node for node in flow.ref.define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == path)
+    taken = (node for node in flow.ref.define.all(t.Attribute) if t.path_of(node.value) == path)
     return (
         bounded
         or any(node.name in k.CLEARING_METHODS for node in taken)

@@ -57,7 +57,7 @@ def _calls_the_one_before(flow: Flow, path: str, value: t.Name | t.Lambda) -> bo
     """``old = net.forward``, ``def forward(x): return old(x)``, ``net.forward = forward``."""
     inner: list[object] = [value.body] if isinstance(value, t.Lambda) else []
     if isinstance(value, t.Name):
-        inner += [each.body for each in flow.ref.define.nodes if isinstance(each, t.Define) and each.name == value.id]
+        inner += [each.body for each in flow.ref.define.all(t.Define) if each.name == value.id]
     if not inner:
         return False
     before = {name for name, bound in flow.ref.assigned.items() if [t.path_of(each) for each in bound] == [path]}
@@ -67,7 +67,7 @@ def _calls_the_one_before(flow: Flow, path: str, value: t.Name | t.Lambda) -> bo
 def _wraps(ref: FunctionRef, call: t.Call, given: t.Expr) -> bool:
     """Whether all that a function returns is a function within it that uses what it is given."""
     names = [name for name, value in ref.given_by(call).items() if value is given and name not in ref.names[0]]
-    inner = {each.name: each.body for each in ref.define.nodes if isinstance(each, t.Define)}
+    inner = {each.name: each.body for each in ref.define.all(t.Define)}
     returned = [stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return)]
     bodies = [inner.get(value.id) if isinstance(value, t.Name) else None for value in returned]
     return bool(names and bodies) and all(body is not None and _mentions(body, names[0]) for body in bodies)

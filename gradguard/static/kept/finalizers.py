@@ -51,7 +51,7 @@ def _holds(flow: Flow, expr: t.Expr, watched: str, *, is_made_before: bool = Fal
         return is_default or (watched not in names and _closes_over(flow, expr.body, watched))
     if not isinstance(expr, t.Name) or is_made_before:
         return False
-    inner = [node for node in flow.ref.define.nodes if isinstance(node, t.Define) and node.name == expr.id]
+    inner = [node for node in flow.ref.define.all(t.Define) if node.name == expr.id]
     if len(inner) == 1:
         names = [param.name for param in inner[0].params]
         return watched not in names and _closes_over(flow, inner[0].body, watched)

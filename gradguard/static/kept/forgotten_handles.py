@@ -132,6 +132,4 @@ def _is_only_kept(method: FunctionRef, path: str) -> bool:
             known |= {arg.value for arg in node.args}
         elif isinstance(node, t.If):
             known |= {node.test, *(node.test.operands if isinstance(node.test, t.Operation) else ())}
-    return all(
-        node in known for node in method.define.nodes if isinstance(node, t.Attribute) and t.path_of(node) == path
-    )
+    return all(node in known for node in method.define.all(t.Attribute) if t.path_of(node) == path)

@@ -70,9 +70,9 @@ def is_left_open(flow: Flow, made: t.Call, cls: Class | None) -> bool:
     target = bound[0].targets[0] if bound else None
     if cls is None or not isinstance(target, t.Name) or last_removal(flow) != float("inf"):
         return False
-    attributes = (node for node in define.nodes if isinstance(node, t.Attribute))
+    attributes = define.all(t.Attribute)
     read = {node.value for node in attributes if not _may_close(cls, node.name)}
-    uses = (node for node in define.nodes if isinstance(node, t.Name) and node.id == target.id)
+    uses = (node for node in define.all(t.Name) if node.id == target.id)
     return all(node is target or node in read for node in uses)
 
 

@@ -60,7 +60,7 @@ def _is_left_on_stack(flow: Flow, hook: HookRegistration) -> bool:
         return False
     made = (s for s in flow.ref.define.statements if isinstance(s, t.Assign) and s.value is hook.site.node)
     names = {t.path_of(target) for stmt in made for target in stmt.targets}
-    uses = [node for node in flow.ref.define.nodes if isinstance(node, t.Name) and node.id in names]
+    uses = [node for node in flow.ref.define.all(t.Name) if node.id in names]
     given = [node for call in own for node in t.walk(call) if isinstance(node, t.Name) and node.id in names]
     return bool(given) and len(uses) == len(given) + 1
 

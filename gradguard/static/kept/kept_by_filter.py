@@ -37,7 +37,7 @@ def _bound(define: t.Define, path: str) -> Iterator[t.Expr]:
 
 def _takes_out(define: t.Define, path: str) -> bool:
     """Whether a method of the collection is called, or something is deleted: it may be more than a filter."""
-    calls = (node.func for node in define.nodes if isinstance(node, t.Call) and isinstance(node.func, t.Attribute))
+    calls = (node.func for node in define.all(t.Call) if isinstance(node.func, t.Attribute))
     uses = any((t.path_of(func.value) or "").split("[", 1)[0] == path and func.name != "get" for func in calls)
     return uses or any(isinstance(stmt, t.Delete) for stmt in define.statements)
 

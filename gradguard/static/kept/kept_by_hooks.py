@@ -77,7 +77,7 @@ def closed_over(flow: Flow, hook: HookRegistration) -> str | None:
         return path if own.default is not None and t.path_of(own.default) == path else None
     if _is_made_for(flow, hook, callback):
         return path
-    used = {n.id for n in callback.define.nodes if isinstance(n, t.Name)} - callback.names[0]
+    used = {n.id for n in callback.define.all(t.Name)} - callback.names[0]
     if used.isdisjoint(_names_of(flow, path)) or callback.outer is not flow or hook.loop is not None:
         return None
     is_script = flow.facts.name == "<module>"
@@ -100,7 +100,7 @@ def _is_made_for(flow: Flow, hook: HookRegistration, callback: FunctionRef) -> b
     params = [name for name in callback.outer.params if name not in ("self", "cls")]
     given = [name for name, arg in zip(params, made.args) if t.path_of(arg.value) == hook.receiver and not arg.keyword]
     given += [str(arg.keyword) for arg in made.args if arg.keyword and t.path_of(arg.value) == hook.receiver]
-    used = {n.id for n in callback.define.nodes if isinstance(n, t.Name)} - callback.names[0]
+    used = {n.id for n in callback.define.all(t.Name)} - callback.names[0]
     return not used.isdisjoint(given)
 
 

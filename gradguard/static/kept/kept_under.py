@@ -42,7 +42,8 @@ def parts_of(ref: FunctionRef, key: t.Expr) -> list[t.Expr]:
 def _kept(ref: FunctionRef) -> Iterator[KeptUnder]:
     assigning = [stmt for stmt in ref.define.statements if isinstance(stmt, t.Assign)]
     entries = [(stmt, target) for stmt in assigning for target in stmt.targets if isinstance(target, t.Subscript)]
-    looked_up = frozenset(path for node in ref.define.nodes for path in _looked_up(node)) if entries else frozenset()
+    asking = (*ref.define.all(t.Call), *ref.define.all(t.Operation), *ref.define.all(t.Try)) if entries else ()
+    looked_up = frozenset(path for node in asking for path in _looked_up(node))
     for stmt, target in entries:
         path = t.path_of(target.value)
         if path is not None and path in looked_up:

@@ -179,7 +179,7 @@ def _is_only_gone_through(ref: FunctionRef, name: str | None, made: t.Call) -> b
             known.update(id(arg.value) for arg in node.args)
         elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in _GOING_ON:
             known.add(id(node.func.value))
-    return all(id(node) in known for node in ref.define.nodes if isinstance(node, t.Name) and node.id == name)
+    return all(id(node) in known for node in ref.define.all(t.Name) if node.id == name)
 
 
 def _is_started(ref: FunctionRef, name: str | None) -> bool:

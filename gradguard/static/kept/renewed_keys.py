@@ -69,11 +69,12 @@ def _made(flow: Flow, key: t.Expr) -> t.Expr | None:
 
 def _used(ref: FunctionRef) -> Iterator[tuple[str, t.Expr]]:
     """The collections that something is put into, or looked up in, each with the key."""
-    for node in ref.define.nodes:
-        if isinstance(node, t.Subscript) and not isinstance(node.index, t.Slice | t.Constant):
-            yield t.path_of(node.value) or "", node.index
-        elif isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in _ADDING and node.args:
-            yield t.path_of(node.func.value) or "", node.args[0].value
+    for item in ref.define.all(t.Subscript):
+        if not isinstance(item.index, t.Slice | t.Constant):
+            yield t.path_of(item.value) or "", item.index
+    for call in ref.define.all(t.Call):
+        if isinstance(call.func, t.Attribute) and call.func.name in _ADDING and call.args:
+            yield t.path_of(call.func.value) or "", call.args[0].value
 
 
 def _keeps(flow: Flow, path: str) -> bool:

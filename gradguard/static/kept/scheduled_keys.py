@@ -58,8 +58,8 @@ def _registered(flow: Flow) -> Iterator[KeptUnder]:
     """
     looked_up = {
         t.path_of(node.operands[-1]): node.operands[0]
-        for node in flow.ref.define.nodes
-        if isinstance(node, t.Operation) and node.operator in ("in", "not in")
+        for node in flow.ref.define.all(t.Operation)
+        if node.operator in ("in", "not in")
     }
     for stmt in flow.ref.define.statements if looked_up else ():
         made = stmt.value if isinstance(stmt, t.Return | t.Assign) else None

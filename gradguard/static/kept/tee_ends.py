@@ -61,9 +61,9 @@ def _is_only_started(flow: Flow, name: str) -> bool:
         return False
     again = {id(n) for s in define.statements if isinstance(s, t.Repeat) for n in t.walk(s.body)}
     again |= {id(n) for made in define.nodes if isinstance(made, t.Comprehension) for n in t.walk(made)}
-    taking = [n for n in define.nodes if isinstance(n, t.Call) and t.path_of(n.func) == "next" and id(n) not in again]
+    taking = [n for n in define.all(t.Call) if t.path_of(n.func) == "next" and id(n) not in again]
     taken = [arg.value for call in taking for arg in call.args[:1] if t.path_of(arg.value) == name]
-    uses = [n for n in define.nodes if isinstance(n, t.Name) and n.id == name]
+    uses = [n for n in define.all(t.Name) if n.id == name]
     return bool(taken) and len(uses) == len(taken) + 1  # the assignment itself
 
 
@@ -103,7 +103,7 @@ def _is_tee(value: t.Expr) -> bool:
 
 def _makes_what_it_gives(ref: FunctionRef) -> bool:
     """Whether a generator yields what it has computed: not the items of what there is already."""
-    given = [node.value for node in ref.define.nodes if isinstance(node, t.Suspend) and node.kind == "yield"]
+    given = [node.value for node in ref.define.all(t.Suspend) if node.kind == "yield"]
     return ref.define.is_generator and any(
         isinstance(value, t.Call | t.Display) or (value is not None and t.path_of(value) in ref.assigned)
         for value in given

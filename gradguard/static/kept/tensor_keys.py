@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
@@ -85,18 +85,19 @@ def _looked_up(stmt: t.Stmt) -> Iterator[tuple[str, t.Expr]]:
 
 def _read(flow: Flow) -> Iterator[tuple[t.Node, str, t.Expr]]:
     """What a function reads out of a collection, with its key, unless it asks for that first: ``mine = d[k]``."""
-    nodes = flow.ref.define.nodes
-    asked = {(t.path_of(n.operands[-1]), t.path_of(n.operands[0])) for n in nodes if _asks_for(n)}
-    bound = {each for node in nodes if isinstance(node, t.Assign | t.Delete) for each in node.targets}
-    for node in nodes:
-        if isinstance(node, t.Subscript) and node not in bound and isinstance(node.index, t.Name):
+    define = flow.ref.define
+    asked = {(t.path_of(n.operands[-1]), t.path_of(n.operands[0])) for n in define.all(t.Operation) if _asks_for(n)}
+    bound = {each for stmt in define.all(t.Assign) for each in stmt.targets}
+    bound |= {each for stmt in define.all(t.Delete) for each in stmt.targets}
+    for node in define.all(t.Subscript):
+        if node not in bound and isinstance(node.index, t.Name):
             path = t.path_of(node.value)
             if path is not None and (path, node.index.id) not in asked:
                 yield node, path, node.index
 
 
-def _asks_for(node: t.Node) -> TypeGuard[t.Operation]:
-    return isinstance(node, t.Operation) and node.operator in ("in", "not in")
+def _asks_for(node: t.Operation) -> bool:
+    return node.operator in ("in", "not in")
 
 
 def _asked(call: t.Call) -> Iterator[tuple[str, t.Expr]]:

@@ -78,7 +78,7 @@ def _cuts_itself(value: t.Expr, name: str) -> bool:
 def _is_read_after(flow: Flow, stmt: t.Stmt, name: str) -> bool:
     """Whether a variable is named in the text behind a statement: nodes are numbered in its order."""
     last = max(node.origin for node in t.walk(stmt) if isinstance(node.origin, int))
-    named = (node.origin for node in flow.ref.define.nodes if isinstance(node, t.Name) and node.id == name)
+    named = (node.origin for node in flow.ref.define.all(t.Name) if node.id == name)
     return any(not isinstance(number, int) or number > last for number in named)
 
 

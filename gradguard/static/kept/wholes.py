@@ -36,7 +36,7 @@ def is_used_up(define: t.Define, part: t.Subscript) -> bool:
 
 def _rests(define: t.Define, name: object) -> Iterator[Index]:
     """What a function takes of a tensor that is no small part of it."""
-    taken = (node for node in define.nodes if isinstance(node, t.Subscript) and _name(node.value) == name)
+    taken = (node for node in define.all(t.Subscript) if _name(node.value) == name)
     yield from (node.index.bounds for node in taken if isinstance(node.index, t.Slice) and not node.index.narrows)
 
 

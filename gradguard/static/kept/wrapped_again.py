@@ -128,7 +128,7 @@ def _is_taken_off(flow: Flow, node: t.Node, link: Link, same: list[PutBack]) -> 
     own = [
         flow.ref.define.name,
         "__init__",
-        *(node.name for node in flow.ref.define.nodes if isinstance(node, t.Define)),
+        *(node.name for node in flow.ref.define.all(t.Define)),
     ]
     besides = [*own, *in_vain]
     return survey.mentions(_MARKED, flow.module) or survey.acts(name, again, flow.module, besides=besides)

@@ -183,7 +183,7 @@ def _are_terms(flow: Flow, logs: set[t.Node], draw: Draw, names: frozenset[str],
     if any(run not in given and run.site.node not in drawing for run in runs):
         return False
     made = _made_of(flow, {run.site.node for run in given})
-    sums = (node for node in flow.ref.define.nodes if isinstance(node, t.Operation) and node.operator in ("+", "-"))
+    sums = (node for node in flow.ref.define.all(t.Operation) if node.operator in ("+", "-"))
     terms = {part for node in sums if node not in hidden for part in _terms_beside(node, made - hidden)}
     bound = [value for value in flow.ref.define.statements if isinstance(value, t.Assign)]
     told = {node for stmt in bound if all(map(_is_log_probability, stmt.targets)) for node in t.walk(stmt)}

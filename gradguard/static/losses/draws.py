@@ -89,15 +89,14 @@ def _drawn_here(flow: Flow, call: t.Call) -> Iterator[Draw]:
 
 def _estimates(flow: Flow) -> bool:
     """Whether a function may make a straight-through estimator of a draw: ``sample + probs - probs.detach()``."""
-    nodes = flow.ref.define.nodes
-    return any(t.detached(node) is not None for node in nodes if isinstance(node, t.Call)) or any(
-        isinstance(node, t.Attribute) and (node.name == "data" or "stop" in node.name) for node in nodes
-    )
+    define = flow.ref.define
+    cut = any(t.detached(call) is not None for call in define.all(t.Call))
+    return cut or any(node.name == "data" or "stop" in node.name for node in define.all(t.Attribute))
 
 
 def _is_for_evaluation(flow: Flow) -> bool:
     """Whether a function knows another way to draw, or does not do so in training."""
-    ways = (node for node in flow.ref.define.nodes if isinstance(node, t.Attribute))
+    ways = flow.ref.define.all(t.Attribute)
     return any(node.name in ("rsample", "randn_like", "training") for node in ways)
 
 
@@ -134,7 +133,7 @@ def _is_used_besides(flow: Flow, draw: t.Call, made: list[t.Expr]) -> bool:
     names = {node.id for node in t.walk([*(arg.value for arg in draw.args), *making]) if isinstance(node, t.Name)} - {
         "self"
     }
-    nodes = (node for node in flow.ref.define.nodes if isinstance(node, t.Name) and node.id in names)
+    nodes = (node for node in flow.ref.define.all(t.Name) if node.id in names)
     return any(node not in known for node in nodes)
 
 

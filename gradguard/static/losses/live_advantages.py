@@ -36,7 +36,8 @@ def live_advantages(flow: Flow) -> Iterator[LiveAdvantage]:
 
 def _weighted(flow: Flow) -> Iterator[LiveAdvantage]:
     trained = list(_trained_values(flow))
-    for node in flow.ref.define.nodes if trained or flow.facts.forwards else ():
+    define = flow.ref.define
+    for node in (*define.all(t.Operation), *define.all(t.Call)) if trained or flow.facts.forwards else ():
         for advantage in _factors(flow, node):
             value = _value_of(flow, advantage, trained)
             if value is not None and _is_weight(flow, node, advantage):
@@ -75,7 +76,7 @@ def _weights(flow: Flow, ref: FunctionRef, name: str) -> bool:
     inner = flow.project.flow(ref)
     if inner is None or any(cuts(inner, part) for value in ref.assigned.get(name, []) for part in t.walk(value)):
         return False
-    weights = (weight for node in ref.define.nodes for weight in _weights_in(inner, node))
+    weights = (weight for node in ref.define.all(t.Operation) for weight in _weights_in(inner, node))
     return any(t.path_of(unshaped(weight)) == name for weight in weights)
 
 

@@ -81,7 +81,7 @@ def _followed(ref: FunctionRef) -> Iterator[FunctionRef]:
 
 def _has_both(ref: FunctionRef) -> bool:
     """Whether a function multiplies something by a variable without its graph."""
-    products = (node for node in ref.define.nodes if isinstance(node, t.Operation) and node.operator == "*")
+    products = (node for node in ref.define.all(t.Operation) if node.operator == "*")
     return any(_is_cut(ref, operand) for product in products for operand in product.operands)
 
 

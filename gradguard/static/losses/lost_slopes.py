@@ -75,7 +75,7 @@ def _networks(flow: Flow, roots: Roots) -> Iterator[str]:
     """What gave the graphs in this function: modules, and what only the run knows; no helper of the program."""
     yield from (path for run in _runs(flow, roots) if (path := _path(run)) is not None)
     keys = {id(root.key) for root in roots if root.source in (Source.GRAPH, Source.CALL)}
-    calls = [node for node in flow.ref.define.nodes if isinstance(node, t.Call) and id(node) in keys]
+    calls = [node for node in flow.ref.define.all(t.Call) if id(node) in keys]
     for call in calls:
         path = t.path_of(call.func)
         if path is not None and flow.module.value_of(call.func).kind not in (Kind.EXTERNAL, Kind.FUNCTION):

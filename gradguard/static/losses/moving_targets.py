@@ -31,7 +31,7 @@ def moving_targets(flow: Flow) -> Iterator[MovingTarget]:
     """Where a function compares what a network gives with what the same network gives for something else."""
     if len(flow.facts.forwards) < 2:
         return
-    for node in flow.ref.define.nodes:
+    for node in (*flow.ref.define.all(t.Operation), *flow.ref.define.all(t.Call)):
         sides = compared(flow, node)
         for prediction, target in (sides, sides[::-1]) if sides is not None else ():
             made = _discounted(flow, target)

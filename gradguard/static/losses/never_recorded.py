@@ -138,7 +138,7 @@ def _is_never_recorded(cls: Class, path: str) -> bool:
         bound = {
             id(target) for stmt in method.define.statements if isinstance(stmt, t.Assign) for target in stmt.targets
         }
-        uses = (node for node in method.define.nodes if isinstance(node, t.Attribute) and t.path_of(node) == path)
+        uses = (node for node in method.define.all(t.Attribute) if t.path_of(node) == path)
         if any(node not in hidden and id(node) not in bound for node in uses):
             return False
     return True

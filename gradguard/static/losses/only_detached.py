@@ -44,7 +44,7 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
     if flow.facts.entry_mode is Mode.OFF:
         return
     hidden = _hidden(define)
-    names = {node.name for node in define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == "self"}
+    names = {node.name for node in define.all(t.Attribute) if t.path_of(node.value) == "self"}
     for name in sorted(names):
         is_fixed = _FIXED.search(name) is not None
         made = made_to_learn(owner, name)

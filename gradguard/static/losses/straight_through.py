@@ -63,7 +63,7 @@ def cancelled(flow: Flow) -> Iterator[Cancelled]:
 
 def _repeats(define: t.Define) -> bool:
     """Whether anything is taken away, and is in a sum once more: most functions need not be looked at any closer."""
-    sums = [node for node in define.nodes if isinstance(node, t.Expr) and _is_sum(node)]
+    sums = [node for node in (*define.all(t.Operation), *define.all(t.Call)) if _is_sum(node)]
     taken = {"-" if isinstance(node, t.Operation) else "sub" for node in sums if _operator(node) != "+"}
     operands = (t.detached(operand) or operand for node in sums for operand in _operands(node))
     paths = [path for operand in operands if (path := t.path_of(operand)) is not None]

@@ -88,7 +88,7 @@ def _is_of_numbers_alone(cls: Class, name: str) -> bool:
     for method in methods_of(cls):
         if _SETS_UP.search(method.define.name) is not None:
             continue
-        uses = [n for n in method.define.nodes if isinstance(n, t.Attribute) and t.path_of(n) == f"self.{name}"]
+        uses = [n for n in method.define.all(t.Attribute) if t.path_of(n) == f"self.{name}"]
         if uses and (not set(uses) <= _looked_at(method.define) or _is_set(method.define, f"self.{name}")):
             return False
     return True
@@ -143,7 +143,7 @@ def _is_computed_with(flow: Flow, conversion: t.Call) -> bool:
 
 def _is_read_in_arithmetic(ref: FunctionRef, getter: FunctionRef) -> bool:
     """Whether a function computes with a property, ``hyper.rate * grad``, of what is none of its settings."""
-    named = [node for node in ref.define.nodes if isinstance(node, t.Attribute) and node.name == getter.define.name]
+    named = [node for node in ref.define.all(t.Attribute) if node.name == getter.define.name]
     owners = ((node, t.path_of(node.value) or "") for node in named)
     read = [
         node

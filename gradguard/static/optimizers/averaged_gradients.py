@@ -57,7 +57,7 @@ class _Averages:
         self.define = flow.ref.define
         self.gradients: set[str] = set()
         self.states: dict[str, str] = {}
-        self.without = {n for n in self.define.nodes if isinstance(n, t.With) and self._is_without(n)}
+        self.without = {n for n in self.define.all(t.With) if self._is_without(n)}
         for _ in range(_ROUNDS):
             known = len(self.gradients) + len(self.states)
             self._learn()

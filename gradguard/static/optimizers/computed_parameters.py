@@ -105,7 +105,7 @@ def _is_parameter(ref: FunctionRef, stmt: t.Stmt, value: t.Expr) -> bool:
     """Whether it is a parameter that is to be trained, and that only this statement has."""
     if isinstance(value, t.Name):
         bound, own = ref.assigned.get(value.id, []), {id(node) for node in t.walk(stmt)}
-        uses = [node for node in ref.define.nodes if isinstance(node, t.Name) and node.id == value.id]
+        uses = [node for node in ref.define.all(t.Name) if node.id == value.id]
         others = [node for node in uses if id(node) not in own]
         return len(bound) == 1 and len(others) == 1 and _makes_parameter(ref, bound[0])
     return _makes_parameter(ref, value)

@@ -116,7 +116,7 @@ def _is_torch(ref: FunctionRef, call: t.Call) -> bool:
 def is_used(owner: Class, name: str) -> bool:
     """Whether another method computes with it."""
     methods = (method for method in methods_of(owner) if method.define.name != "__init__")
-    nodes = (node for method in methods for node in method.define.nodes if isinstance(node, t.Attribute))
+    nodes = (node for method in methods for node in method.define.all(t.Attribute))
     return any(t.path_of(node) == f"self.{name}" for node in nodes)
 
 

@@ -158,7 +158,7 @@ def _takes(call: t.Call, model: str) -> bool:
 
 
 def _called(ref: FunctionRef) -> set[str | None]:
-    return {t.path_of(node.func) for node in ref.define.nodes if isinstance(node, t.Call)}
+    return {t.path_of(node.func) for node in ref.define.all(t.Call)}
 
 
 def _ends(loop: Loop, stmt: t.Stmt, kept: str) -> bool:

@@ -172,7 +172,7 @@ def _is_used(method: FunctionRef, name: str) -> bool:
     """Whether a method computes with a parameter where a graph is recorded."""
     hidden = set(cut(method.define))
     targets = {id(each) for stmt in method.define.statements if isinstance(stmt, t.Assign) for each in stmt.targets}
-    uses = (node for node in method.define.nodes if isinstance(node, t.Attribute) and t.path_of(node) == f"self.{name}")
+    uses = (node for node in method.define.all(t.Attribute) if t.path_of(node) == f"self.{name}")
     return any(node not in hidden and id(node) not in targets for node in uses)
 
 

@@ -73,7 +73,7 @@ def _differentiated(flow: Flow, loop: t.Repeat) -> set[str | None]:
     over, items = loop.iterable, loop.target.items if isinstance(loop.target, t.Display) else []
     if not isinstance(over, t.Call) or over.name != "zip" or len(over.args) != len(items):
         return set()
-    calls = [each for each in flow.ref.define.nodes if isinstance(each, t.Call) and each.name == "grad"]
+    calls = [each for each in flow.ref.define.all(t.Call) if each.name == "grad"]
     inputs = {t.path_of(given) for call in calls if (given := call.argument("inputs", 1)) is not None}
     inputs.discard(None)
     return {t.path_of(item) for item, arg in zip(items, over.args) if t.path_of(arg.value) in inputs}

@@ -61,7 +61,7 @@ def _makes_scaler(ref: FunctionRef, value: t.Expr) -> bool:
 
 def _is_remembered(ref: FunctionRef, path: str) -> bool:
     """Whether the state of a scaler goes on, or it is bound to what was there: ``scaler.load_state_dict(state)``."""
-    asked = (node for node in ref.define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == path)
+    asked = (node for node in ref.define.all(t.Attribute) if t.path_of(node.value) == path)
     is_kept = any(node.name in ("load_state_dict", "state_dict") for node in asked) or _is_restored(ref, path)
     given = (stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return) and stmt.value is not None)
     is_returned = any(t.path_of(node) == path for value in given for node in t.walk(value) if isinstance(node, t.Name))

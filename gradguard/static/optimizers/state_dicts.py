@@ -52,7 +52,7 @@ def _is_only_written(helper: FunctionRef, param: str) -> bool:
     written = {
         node for call in helper.calls if call.name in _WRITING for arg in call.args for node in t.walk(arg.value)
     }
-    uses = [node for node in helper.define.nodes if isinstance(node, t.Name) and node.id == param]
+    uses = [node for node in helper.define.all(t.Name) if node.id == param]
     return bool(uses) and all(node in written for node in uses)
 
 

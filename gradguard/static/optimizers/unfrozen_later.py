@@ -198,7 +198,7 @@ def _of_callbacks(flow: Flow, known: _Known, call: t.Call) -> Iterator[FunctionR
 
 def _gives_more(flow: Flow, ref: FunctionRef, depth: int) -> bool:
     """Whether a function, or what it calls, gives an optimizer parameters, or makes one, whatever that is called."""
-    calls = [node for node in ref.define.nodes if isinstance(node, t.Call)]
+    calls = list(ref.define.all(t.Call))
     if _GIVES_MORE.search(Site(ref.chunk, ref.define).code) or any(_makes_optimizer(ref, call) for call in calls):
         return True
     callees = (each for call in calls if depth for each in _callees(flow, ref, call))

@@ -248,7 +248,7 @@ def _used(cls: Class) -> set[str]:
     for method in methods_of(cls):
         if method.define.name not in _SHOWING:
             hidden = {id(node) for node in cut(method.define)}
-            nodes = (n for n in method.define.nodes if isinstance(n, t.Attribute) and id(n) not in hidden)
+            nodes = (n for n in method.define.all(t.Attribute) if id(n) not in hidden)
             found |= {path for node in nodes if (path := t.path_of(node)) is not None}
     return found
 

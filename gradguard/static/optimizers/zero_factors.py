@@ -239,7 +239,7 @@ def _only_product(owner: Class, starting: list[FunctionRef], one: str, other: st
         for ref in cls.methods.values():
             if any(each.define is ref.define for each in starting) or _is_unrecorded(ref):
                 continue
-            asked = (n.value for n in ref.define.nodes if isinstance(n, t.Attribute) and n.name in _NO_VALUES)
+            asked = (n.value for n in ref.define.all(t.Attribute) if n.name in _NO_VALUES)
             uses = {node for node in ref.define.nodes if isinstance(node, t.Expr) and t.path_of(node) in paths}
             uses -= set(asked)
             if not uses:
@@ -278,7 +278,7 @@ class _Products:
                 self.seen.update(way)
                 names.update(each.id for each in way if isinstance(each, t.Name))
         bound = set(names) & self.ref.assigned.keys()
-        uses = (node for node in self.ref.define.nodes if isinstance(node, t.Name) and node.id in bound)
+        uses = (node for node in self.ref.define.all(t.Name) if node.id in bound)
         targets = {name for stmt in self.ref.define.statements if isinstance(stmt, t.Assign) for name in stmt.targets}
         is_clean = all(node in self.seen or node in targets for node in uses)
         return found if is_clean else None

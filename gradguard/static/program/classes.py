@@ -425,7 +425,7 @@ class Class(Remembers):
         given = {param.name for param in start.define.params}
         made = (value for ref, value in self._assignments.get(name, ()) if ref is start)
         is_made = any(isinstance(v, t.Call) and isinstance(v.func, t.Name) and v.func.id in given for v in made)
-        calls = (node.func for node in forward.define.nodes if isinstance(node, t.Call) and node.args)
+        calls = (node.func for node in forward.define.all(t.Call) if node.args)
         return is_made and any(t.path_of(func) == f"self.{name}" for func in calls)
 
     @cached_property

@@ -182,7 +182,7 @@ class FunctionRef(Remembers):
     @cached_property
     def calls(self) -> tuple[t.Call, ...]:
         """The calls in its body, those of what is defined within it too."""
-        return tuple(node for node in self.define.nodes if isinstance(node, t.Call))
+        return tuple(self.define.all(t.Call))
 
     @cached_property
     def own_calls(self) -> frozenset[str]:

@@ -184,7 +184,7 @@ def _put_into_global(ref: FunctionRef, name: str) -> Iterator[str]:
 
 
 def _inner_functions(ref: FunctionRef) -> list[t.Define]:
-    return [node for node in ref.define.nodes if isinstance(node, t.Define)]
+    return list(ref.define.all(t.Define))
 
 
 def _takers(owner: Class, attribute: str) -> list[tuple[FunctionRef, str]]:

@@ -166,14 +166,13 @@ def _is_same(value: t.Expr, path: str) -> bool:
 
 def _gets_more(ref: FunctionRef, path: str) -> bool:
     """Whether something is added to what is at a path, or put into it: ``net.add_module("out", nn.Softmax())``."""
-    for node in ref.define.nodes:
-        func = node.func if isinstance(node, t.Call) else None
-        if isinstance(func, t.Attribute) and func.name in _ADDS and t.path_of(func.value) == path:
-            return True
-        for target in node.targets if isinstance(node, t.Assign | t.Delete) else ():
-            if isinstance(target, t.Subscript | t.Attribute) and t.path_of(target.value) == path and path != "self":
-                return True
-    return False
+    funcs = (call.func for call in ref.define.all(t.Call))
+    if any(isinstance(func, t.Attribute) and func.name in _ADDS and t.path_of(func.value) == path for func in funcs):
+        return True
+    targets = [target for stmt in ref.define.all(t.Assign) for target in stmt.targets]
+    targets += [target for stmt in ref.define.all(t.Delete) for target in stmt.targets]
+    parts = (each.value for each in targets if isinstance(each, t.Subscript | t.Attribute))
+    return path != "self" and any(t.path_of(part) == path for part in parts)
 
 
 def _passed(ref: FunctionRef, name: str, default: t.Expr | None, depth: int) -> list[Made]:

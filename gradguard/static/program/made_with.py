@@ -74,7 +74,7 @@ def leaves_out(here: Translation, event: Event) -> bool:
 @lru_cache(maxsize=64)
 def _conditions(define: t.Define) -> tuple[tuple[t.If, str, bool, frozenset[t.Node]], ...]:
     """The conditions on an attribute of the object in a method, and what runs where they hold and where they do not."""
-    asking = ((stmt, _asked(stmt.test)) for stmt in define.nodes if isinstance(stmt, t.If))
+    asking = ((stmt, _asked(stmt.test)) for stmt in define.all(t.If))
     return tuple(
         (stmt, name, holds, frozenset(t.walk(way)))
         for stmt, name in asking

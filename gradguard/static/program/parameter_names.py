@@ -29,11 +29,11 @@ def named(ref: FunctionRef) -> list[Named]:
 
 def loops_of(ref: FunctionRef) -> Iterator[tuple[t.Expr, t.Expr]]:
     """What the loops and the comprehensions of a function bind, and what they go over."""
-    for node in ref.define.nodes:
-        if isinstance(node, t.Repeat) and node.target is not None and node.iterable is not None:
-            yield node.target, node.iterable
-        elif isinstance(node, t.Comprehension):
-            yield from ((clause.target, clause.iterable) for clause in node.clauses)
+    for loop in ref.define.all(t.Repeat):
+        if loop.target is not None and loop.iterable is not None:
+            yield loop.target, loop.iterable
+    for each in ref.define.all(t.Comprehension):
+        yield from ((clause.target, clause.iterable) for clause in each.clauses)
 
 
 def parameters_in(ref: FunctionRef, target: t.Expr, over: t.Expr, deep: int = 0) -> list[Named]:

@@ -108,7 +108,7 @@ def _aliases(flow: Flow, names: set[str]) -> set[str]:
 
 def _without_gradient(flow: Flow, context: str) -> set[str]:
     """The names given to ``ctx.mark_non_differentiable``: these outputs have no graph."""
-    calls = (n for n in flow.ref.define.nodes if isinstance(n, t.Call))
+    calls = flow.ref.define.all(t.Call)
     marks = (c for c in calls if t.path_of(c.func) == f"{context}.mark_non_differentiable")
     return {path for c in marks for a in c.args if (path := t.path_of(a.value)) is not None}
 

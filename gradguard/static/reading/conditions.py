@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gradguard.static import knowledge as k
@@ -254,15 +254,15 @@ def tested_flag(test: t.Expr) -> tuple[str | None, bool]:
 
 def tested_names(define: t.Define) -> frozenset[str]:
     """The names whose truth, or whose text, decides what a function does."""
-    nodes = define.nodes
-    tests = [node.test for node in nodes if isinstance(node, t.If | t.Conditional)]
-    calls_made = [node for node in nodes if isinstance(node, t.Call)]
+    tests = [stmt.test for stmt in define.all(t.If)]
+    tests += [each.test for each in define.all(t.Conditional)]
+    calls_made = define.all(t.Call)
     tests += [flag for call in calls_made for word in _OF_GRAPHS if (flag := call.argument(word))]
     tests += [flag for call in calls_made if _sets_mode(call) and (flag := call.argument("mode", 0))]
     found = {
         tested_flag(part)[0] or number_test(part)[0] or word_asked(part) for test in tests for part in _parts(test)
     }
-    found |= {t.path_of(asked) for asked in _asked_for(nodes)}
+    found |= {t.path_of(asked) for asked in _asked_for(define)}
     named = (c.args[1].value for c in calls_made if len(c.args) > 1 and t.path_of(c.func) == "getattr")
     return frozenset(name for name in (*found, *map(t.path_of, named)) if name is not None)
 
@@ -271,13 +271,14 @@ _OF_GRAPHS = ("create_graph", "no_grad")
 """What other functions are told of graphs."""
 
 
-def _asked_for(nodes: Sequence[t.Node]) -> Iterator[t.Expr]:
+def _asked_for(define: t.Define) -> Iterator[t.Expr]:
     """What tells whether gradients are asked for: ``p.requires_grad = learns``, ``p.requires_grad_(learns)``."""
-    for node in nodes:
-        if isinstance(node, t.Assign) and any(_ends(target, "requires_grad") for target in node.targets):
-            yield node.value
-        elif isinstance(node, t.Call) and _ends(node.func, "requires_grad_"):
-            yield from (arg.value for arg in node.args)
+    for stmt in define.all(t.Assign):
+        if any(_ends(target, "requires_grad") for target in stmt.targets):
+            yield stmt.value
+    for call in define.all(t.Call):
+        if _ends(call.func, "requires_grad_"):
+            yield from (arg.value for arg in call.args)
 
 
 def _ends(expr: t.Expr, name: str) -> bool:

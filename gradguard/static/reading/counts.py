@@ -184,7 +184,7 @@ def _is_given_one(flow: Flow, param: str) -> bool:
 def _calls(flow: Flow) -> list[t.Call]:
     """The calls of a function, in the files of its program."""
     callers = flow.project.written_calling(flow.ref)
-    nodes = (node for ref in callers for node in ref.define.nodes if isinstance(node, t.Call))
+    nodes = (node for ref in callers for node in ref.define.all(t.Call))
     return [node for node in nodes if (t.path_of(node.func) or "").rsplit(".", 1)[-1] == flow.ref.define.name]
 
 

@@ -384,7 +384,7 @@ def closing_over(flow: Flow, function: Value, define: t.Define, state: State) ->
     held = [evaluate(flow, p.default, state) for p in define.params if p.default is not None]
     if not flow.frames and flow.facts.name != "<module>":
         own = {p.name for p in define.params}
-        names = {n.id for n in define.nodes if isinstance(n, t.Name)} - own
+        names = {n.id for n in define.all(t.Name)} - own
         held += [known for name in sorted(names) if (known := state.env.get(name)) is not None]
         given = (p.name for p in flow.ref.define.params if p.star and p.name in names - flow.ref.names[0])
         held += [known._replace(kind=Kind.OUTPUT) for name in given if (known := state.env.get(name)) is not None]

@@ -137,7 +137,7 @@ def _as_in_training(flow: Flow, setting: t.Expr | None, state: State | None) -> 
         return Mode.UNKNOWN
     if flow.canonical(path) in state.evaluating:
         return Mode.OFF
-    evals = (n for n in flow.ref.define.nodes if isinstance(n, t.Call) and not n.args)
+    evals = (n for n in flow.ref.define.all(t.Call) if not n.args)
     return None if any(t.path_of(call.func) == f"{path}.eval" for call in evals) else Mode.UNKNOWN
 
 
