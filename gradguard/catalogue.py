@@ -42,6 +42,8 @@ class Rule:
         signs: what a function that it could flag shows, or its file (see :mod:`gradguard.signs`): the signs of one of
             these groups, all of them. Without any it is asked about every function of a file about torch.
         confidence: the most that its findings have; a rule of low confidence is not on by default.
+        shape: what the tree of such a function has besides, by its name in :mod:`gradguard.static.shapes`: asked where
+            no other rule would have the function read.
     """
 
     code: str
@@ -49,6 +51,7 @@ class Rule:
     severity: Severity = Severity.ERROR
     signs: tuple[Signs, ...] = ()
     confidence: Confidence = Confidence.HIGH
+    shape: str = ""
     source_check: InSource | None = field(default=None, init=False)
     run_check: InRun | None = field(default=None, init=False)
     module: str = field(default="", init=False)

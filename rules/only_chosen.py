@@ -48,7 +48,7 @@ _CHOOSES = sign(
 )  # fmt: skip
 _RUNS = sign("self.", pattern=r"\bself\.\w+\(", own=True)
 
-rule = Rule("GG264", "only-chosen", Severity.ERROR, ((FORWARD, _RUNS, _CHOOSES),))
+rule = Rule("GG264", "only-chosen", Severity.ERROR, ((FORWARD, _RUNS, _CHOOSES),), shape="only indices are used")
 
 
 @rule.in_source

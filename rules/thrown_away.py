@@ -77,6 +77,7 @@ rule = Rule(
         (_TAKES_NUMBERS, _EVALUATED),
         (_TAKES_NUMBERS, _LOADS),
     ),
+    shape="only numbers are used",
 )
 
 

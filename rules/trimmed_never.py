@@ -65,7 +65,9 @@ _TAKES = sign(
     across=True,
 )
 
-rule = Rule("GG428", "trimmed-never", Severity.WARNING, ((_GOES_OVER, _COMPARES, _TRIMS), (_TAKES, _CUTS)))
+rule = Rule(
+    "GG428", "trimmed-never", Severity.WARNING, ((_GOES_OVER, _COMPARES, _TRIMS), (_TAKES, _CUTS)), shape="is trimmed"
+)
 
 
 @rule.in_source

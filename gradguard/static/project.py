@@ -463,7 +463,7 @@ class Project:
         key = (module, selection)
         if key not in self._flows:
             self._flows[key] = []
-            queue = list(module.functions(selection, errors))
+            queue = [ref for ref in module.functions(selection, errors) if _has_shape(selection, ref)]
             while queue:
                 ref = queue.pop(0)
                 try:
@@ -589,6 +589,10 @@ class Project:
             return False
         bound = rf"^\s*(?:(?:async\s+)?def|class)\s+{name}\b|\b{name}\b[^=\n]*="
         return re.search(bound, self.texts.of(path), re.M) is not None
+
+
+def _has_shape(selection: Selection, ref: FunctionRef) -> bool:
+    return selection.has_shape(ref.owner.name if ref.owner is not None else "", ref.define)
 
 
 def _known_as(dotted: str) -> str:

@@ -9,12 +9,13 @@ import dataclasses
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 
 from gradguard.catalogue import Rule
 from gradguard.signs import BOUND, CHANGED, LOOP, TRAINING, Sign, Signs
+from gradguard.static import tree as t
 from gradguard.static.files.layout import Key
 from gradguard.static.files.layout import functions as layout
 from gradguard.static.files.outline import Extent
@@ -44,11 +45,13 @@ class Selection:
         functions: the names of their classes, or "", with their own.
         heirs: the classes whose inherited methods may be worth it too.
         signs: what an inherited method must show then: the signs of one of these groups.
+        shapes: of some functions, what their trees must have to be worth it: one of these shapes.
     """
 
     functions: frozenset[Key]
     heirs: frozenset[str] = frozenset()
     signs: tuple[Signs, ...] = ((),)
+    shapes: frozenset[tuple[Key, frozenset[str]]] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.functions or self.heirs)
@@ -58,6 +61,15 @@ class Selection:
 
     def has_function(self, owner: str, name: str) -> bool:
         return (owner, name) in self.functions
+
+    def has_shape(self, owner: str, define: t.Define) -> bool:
+        """Whether a function that it has is worth reading by its tree, too."""
+        if not self.shapes:
+            return True
+        from gradguard.static.shapes import has_one  # only what is chosen needs it
+
+        names = next((names for key, names in self.shapes if key == (owner, define.name)), None)
+        return names is None or has_one(define, names)
 
     def has_inherited(self, source: Source, owner: str, name: str) -> bool:
         """Whether a method that ``owner``, a class in ``source``, gives to its heirs is worth reading for them."""
@@ -86,7 +98,9 @@ class Screen:
     """The signs of some rules."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._groups = tuple(dict.fromkeys(_cheapest_first(group) for rule in rules for group in (rule.signs or ((),))))
+        groups = [(_cheapest_first(group), rule.shape) for rule in rules for group in (rule.signs or ((),))]
+        self._groups = tuple(dict.fromkeys(group for group, _ in groups))
+        self._shapes = _shapes_of(groups)
         self._where_trained = tuple(dict.fromkeys((*self._groups, *map(_where_trained, self._groups))))
         self._vocabulary = _Vocabulary(sign for group in self._where_trained for sign in group)
 
@@ -133,9 +147,12 @@ class Screen:
         shown = [group for group in words.having(groups) if all(map(may_show, group))]
         functions = _functions(source, words, names) if shown else _NO_FUNCTIONS
         chosen = functions.with_callers(functions.holding_one(map(_own, filter(_reaches, shown))))
-        chosen |= functions.holding_one((_own(group) for group in shown if not _reaches(group)), besides=chosen)
+        others = [(_own(group), self._shapes.get(group)) for group in shown if not _reaches(group)]
+        chosen |= functions.holding_one((group for group, shape in others if shape is None), besides=chosen)
+        shaped = functions.holding_each(((group, shape) for group, shape in others if shape is not None), chosen)
         of_file = tuple(dict.fromkeys(_own(group) for group in groups if _reaches_heirs(group, is_shown)))
-        return Selection(chosen, frozenset(source.outline.classes if of_file else ()), of_file)
+        heirs = frozenset(source.outline.classes if of_file else ())
+        return Selection(chosen.union(shaped), heirs, of_file, frozenset(shaped.items()))
 
 
 class _Vocabulary:
@@ -247,6 +264,14 @@ class _Functions:
         for group in dict.fromkeys(groups):
             found.update(self.holding(group, besides | found))
         return frozenset(found)
+
+    def holding_each(self, groups: Iterable[tuple[Signs, str]], besides: frozenset[Key]) -> dict[Key, frozenset[str]]:
+        """The functions that hold one of some groups, and are not known already, with the names of all these groups."""
+        found: dict[Key, frozenset[str]] = {}
+        for group, name in dict.fromkeys(groups):
+            for key in self.holding(group, besides):
+                found[key] = found.get(key, frozenset()) | {name}
+        return found
 
     def holding(self, signs: Signs, besides: Set[Key] = frozenset()) -> Iterator[Key]:
         """The functions that show all of some signs of functions, a method with those that it calls on ``self``."""
@@ -361,6 +386,13 @@ def _cheapest_first(group: Signs) -> Signs:
 def _where_trained(group: Signs) -> Signs:
     """The signs where another file trains: a loop that may call it, ``agent.learn(batch)``, trains too."""
     return tuple(_LOOP_THAT_MAY_TRAIN if sign is TRAINING else sign for sign in group)
+
+
+def _shapes_of(groups: Sequence[tuple[Signs, str]]) -> dict[Signs, str]:
+    """The shapes that rules ask for besides their signs; none where another rule asks for the signs alone."""
+    plain = {group for group, shape in groups if not shape}
+    shapes = {group: shape for group, shape in groups if group not in plain}
+    return shapes | {_where_trained(group): shape for group, shape in shapes.items()}
 
 
 def _may_apply(groups: Iterable[Signs], is_in: Callable[[Sign], bool], parts: Callable[[], _Functions]) -> bool:

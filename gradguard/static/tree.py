@@ -541,7 +541,7 @@ def _below(part: object) -> list[object]:
 
 
 def is_in(node: Node, block: Sequence[Stmt]) -> bool:
-    """Whether a node stands in a block of statements.
+    """Whether a node stands in a block of statements: it itself, not one that is made to be read in its place.
 
     Nodes are numbered from the outermost one on, in the order of the text: only the last statement that does not
     begin after it may hold it.
@@ -549,10 +549,34 @@ def is_in(node: Node, block: Sequence[Stmt]) -> bool:
     number = node.origin
     if not isinstance(number, int):
         return any(each is node for each in walk(block))
+    inner: Sequence[Stmt] | None = block
+    while inner is not None:
+        stmt = _begun_before(number, inner)
+        if stmt is node:
+            return True
+        if stmt is None or stmt.end is None or number > stmt.end:
+            return stmt is not None and stmt.end is None and any(each is node for each in walk(stmt))
+        within = [stmt.body] if isinstance(stmt, Define | DefineClass) else blocks(stmt)
+        inner = next((each for each in within if _begun_before(number, each) and number <= (each[-1].end or -1)), None)
+    return stmt is not None and any(each is node for each in _without_blocks(stmt))
+
+
+def _begun_before(number: int, block: Sequence[Stmt]) -> Stmt | None:
+    """The last statement of a block that does not begin after a node."""
     for stmt in reversed(block):
         if not isinstance(stmt.origin, int) or stmt.origin <= number:
-            return number <= stmt.end if stmt.end is not None else any(each is node for each in walk(stmt))
-    return False
+            return stmt
+    return None
+
+
+def _without_blocks(stmt: Stmt) -> Iterator[Node]:
+    """The nodes of a statement that are in none of its statements."""
+    stack = list(parts(stmt))
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, Stmt):
+            yield node
+            stack += parts(node)
 
 
 @cache

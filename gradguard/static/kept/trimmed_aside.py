@@ -36,6 +36,11 @@ def trimmed_aside(flow: Flow) -> Iterator[TrimmedAside]:
             yield TrimmedAside(flow.site(stmt), name, path)
 
 
+def trims_variable(define: t.Define) -> bool:
+    """Whether a function binds a variable to a part of itself."""
+    return any(_cuts(stmt) is not None for stmt in define.statements)
+
+
 def _cuts(stmt: t.Stmt) -> str | None:
     """The variable that a statement binds to a part of itself: ``kept = kept[:n]``, ``[x for x in kept if x.new]``."""
     target = stmt.targets[0] if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None

@@ -43,7 +43,7 @@ class _Trim(NamedTuple):
 def trimmed_never(flow: Flow) -> Iterator[TrimmedNever]:
     """Where a method trims a collection of its object, and drops nothing (reads other files)."""
     owner = flow.ref.owner
-    for trim in _trims(flow.ref) if owner is not None else ():
+    for trim in _trims(flow.ref.define) if owner is not None else ():
         count = _count(flow, trim.bound)
         if owner is None or count is None or not _is_put_under(owner, trim.path, f"self.{count}"):
             continue
@@ -55,9 +55,14 @@ def trimmed_never(flow: Flow) -> Iterator[TrimmedNever]:
             yield TrimmedNever(flow.site(trim.test), trim.path, f"self.{count}")
 
 
-def _trims(ref: FunctionRef) -> Iterator[_Trim]:
+def trims_by_keys(define: t.Define) -> bool:
+    """Whether a method trims a collection of its object as a comparison of keys says."""
+    return next(_trims(define), None) is not None
+
+
+def _trims(define: t.Define) -> Iterator[_Trim]:
     """The statements that bind a collection to some of itself, or delete some, as a comparison of their keys says."""
-    for stmt in ref.define.statements:
+    for stmt in define.statements:
         if isinstance(stmt, t.Assign) and len(stmt.targets) == 1:
             path, value = t.path_of(stmt.targets[0]), stmt.value
             if isinstance(value, t.Call) and value.name in ("deque", "list", "dict") and len(value.args) == 1:

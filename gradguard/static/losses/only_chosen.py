@@ -38,23 +38,40 @@ def only_chosen(flow: Flow) -> Iterator[OnlyChosen]:
         return
     if not any(root.source is Source.GRAPH for root in flow.facts.returns.reach):
         return
-    chosen = set(_chosen(define))
-    hidden = chosen | set(_compared(define)) | set(cut(define))
-    calls = [call for call in flow.ref.calls if (t.path_of(call.func) or "").startswith("self.")]
-    for path in sorted({t.path_of(call.func) or "" for call in calls}):
+    for call in _choosing(define):
+        path = t.path_of(call.func) or ""
         name = path.removeprefix("self.")
-        if not name.isidentifier() or _FIXED.search(name) is not None or not is_of_forward_alone(owner, name, define):
+        if not is_of_forward_alone(owner, name, define):
             continue
         constructor = owner.method("__init__")
         made = _made(constructor, path) if constructor is not None else None
-        names: set[str] = set()
-        if made is None or not follow(flow, path, hidden, names, _DEPTH) or not _chooses(flow, path, names, chosen):
+        if made is None:
             continue
         if flow.project.survey.mentions(_FREEZES, flow.module, "requires_grad"):
             return
         if not is_known(flow, owner, name) and not flow.facts.called_without_grad():
-            site = next(call for call in calls if t.path_of(call.func) == path)
-            yield OnlyChosen(flow.site(site), name, made)
+            yield OnlyChosen(flow.site(call), name, made)
+
+
+def uses_indices_alone(define: t.Define) -> bool:
+    """Whether a method calls something of its object of which it uses indices alone."""
+    return next(_choosing(define), None) is not None
+
+
+def _choosing(define: t.Define) -> Iterator[t.Call]:
+    """The first call of each attribute of the object of which a method uses indices alone."""
+    calls: dict[str, t.Call] = {}
+    for call in define.all(t.Call):
+        path = t.path_of(call.func) or ""
+        name = path.removeprefix("self.")
+        if name != path and name.isidentifier() and _FIXED.search(name) is None:
+            calls.setdefault(path, call)
+    chosen = set(_chosen(define)) if calls else set[t.Node]()
+    hidden = chosen | set(_compared(define)) | set(cut(define)) if chosen else set[t.Node]()
+    for path, call in sorted(calls.items()) if chosen else ():
+        names: set[str] = set()
+        if follow(define, path, hidden, names, _DEPTH) and _chooses(define, path, names, chosen):
+            yield call
 
 
 def _made(constructor: FunctionRef, path: str) -> Site | None:
@@ -62,11 +79,11 @@ def _made(constructor: FunctionRef, path: str) -> Site | None:
     return Site(constructor.chunk, values[0]) if len(values) == 1 and is_made(constructor, values[0]) else None
 
 
-def _chooses(flow: Flow, path: str, names: set[str], chosen: set[t.Node]) -> bool:
+def _chooses(define: t.Define, path: str, names: set[str], chosen: set[t.Node]) -> bool:
     """Whether something is chosen by the scores at all."""
     return any(
         isinstance(node, t.Name | t.Attribute) and t.path_of(node) in names | {path} and node in chosen
-        for node in flow.ref.define.nodes
+        for node in define.nodes
     )
 
 

@@ -133,7 +133,7 @@ def _hidden(define: t.Define) -> set[t.Node]:
 def _cuts(flow: Flow, path: str, hidden: set[t.Node]) -> list[t.Expr]:
     """What detaches all that is computed of a parameter, in the order of the text; none where something does not."""
     names: set[str] = set()
-    if not follow(flow, path, hidden, names, _DEPTH) or not names:
+    if not follow(flow.ref.define, path, hidden, names, _DEPTH) or not names:
         return []
     nodes = flow.ref.define.nodes
     found = [node for node in nodes if isinstance(node, t.Call | t.Attribute) and _inner(node) is not None]
@@ -153,18 +153,19 @@ def _chooses(node: t.Node) -> bool:
     return is_choice or (isinstance(node, t.Operation) and node.operator in _COMPARISONS)
 
 
-def follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: int) -> bool:
+def follow(define: t.Define, path: str, hidden: set[t.Node], names: set[str], depth: int) -> bool:
     """Whether everything that is computed of a path goes into variables of which all uses are hidden.
 
     Args:
         names: gets these variables.
     """
-    define = flow.ref.define
     uses = _uses(define, path)
     targets = {id(n) for s in define.statements if isinstance(s, t.Assign) for e in s.targets for n in t.names_in(e)}
     read = [node for node in uses if id(node) not in targets]
     is_parameter = path.startswith("self.")
-    if not read or (is_parameter and any(not _only_searches(flow, use) for use in set(cut(define)).intersection(read))):
+    if not read or (
+        is_parameter and any(not _only_searches(define, use) for use in set(cut(define)).intersection(read))
+    ):
         return False
     ends = [] if is_parameter else _bound_anew(define, path, hidden)
     for use in read:
@@ -172,11 +173,11 @@ def follow(flow: Flow, path: str, hidden: set[t.Node], names: set[str], depth: i
             continue
         stmt = next((each for each in define.statements if _is_computed_in(each, use)), None)
         name = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
-        if name is None or not name.isidentifier() or not depth or name in flow.params:
+        if name is None or not name.isidentifier() or not depth or name in {param.name for param in define.params}:
             return False
         if name not in names and name != path:
             names.add(name)
-            if not follow(flow, name, hidden, names, depth - 1):
+            if not follow(define, name, hidden, names, depth - 1):
                 return False
     return True
 
@@ -185,15 +186,14 @@ def _uses(define: t.Define, path: str) -> list[t.Node]:
     return [node for node in define.nodes if isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path]
 
 
-def _only_searches(flow: Flow, use: t.Node) -> bool:
+def _only_searches(define: t.Define, use: t.Node) -> bool:
     """Whether what is computed of a parameter without a graph ends in indices: ``cdist(z, self.codes).argmin(1)``."""
-    define = flow.ref.define
     chosen = _chosen(define)
     stmt = next((each for each in define.statements if _is_computed_in(each, use)), None)
     name = t.path_of(stmt.targets[0]) if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None
     if use in chosen or name is None or not name.isidentifier():
         return use in chosen
-    return follow(flow, name, chosen, set(), _DEPTH)
+    return follow(define, name, chosen, set(), _DEPTH)
 
 
 def _bound_anew(define: t.Define, path: str, hidden: set[t.Node]) -> list[t.Stmt]:
