@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,8 +14,11 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Severity
 from gradguard.signs import FORWARD, KEEPS_MORE, sign
 from gradguard.static import screen
+from gradguard.static import tree as t
+from gradguard.static.build import build
 from gradguard.static.files.outline import SCRIPT
 from gradguard.static.screen import Screen, calling, everything
+from gradguard.static.shapes import SHAPES
 from gradguard.static.source import Source
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -281,3 +285,43 @@ def test_a_word_is_found_wherever_it_stands(word: str) -> None:
     vocabulary = screen._Vocabulary([sign(word), sign("grad", "def  on_", "defon_", "lob")])
     assert word.encode() in vocabulary.of(f"x = 1\n{word}x(\n".encode())
     assert word.encode() not in vocabulary.of(b"def\ton_x(a):\n\tglobal\tx; zero__grad()\n".replace(b"=", b""))
+
+
+SHAPED = Rule("T1", "shaped", Severity.ERROR, ((sign("argmax", own=True),),), shape="only indices are used")
+PLAIN = Rule("T2", "plain", Severity.ERROR, ((sign("cat(", own=True),),))
+ROUTERS = """
+    def chooses(self, x):
+        return self.experts[self.router(x).argmax(-1)]
+
+    def weighs(self, x):
+        scores = self.router(x)
+        return scores.max(-1).values * self.experts[scores.argmax(-1)]
+
+    def joins(self, x):
+        return torch.cat([self.router(x).exp(), x[self.first.argmax()]])
+"""
+
+
+def read(rules: Iterable[Rule]) -> set[str]:
+    module = source(ROUTERS)
+    selection = Screen(rules).select(module)
+    defines = [node for node in build(ast.parse(textwrap.dedent(ROUTERS))).statements if isinstance(node, t.Define)]
+    functions = (define for define in defines if selection.has_function("", define.name))
+    return {define.name for define in functions if selection.has_shape("", define)}
+
+
+def test_a_function_that_only_a_rule_of_a_shape_chose_is_read_for_its_tree() -> None:
+    assert read([SHAPED]) == {"chooses"}
+
+
+def test_a_function_that_another_rule_chose_is_read_whatever_its_tree_is() -> None:
+    assert read([SHAPED, PLAIN]) == {"chooses", "joins"}
+
+
+def test_a_shape_is_not_asked_for_where_a_rule_asks_for_the_same_signs_alone() -> None:
+    same = Rule("T3", "same", Severity.ERROR, SHAPED.signs)
+    assert read([SHAPED, same]) == {"chooses", "weighs", "joins"}
+
+
+def test_each_shape_of_a_rule_is_there() -> None:
+    assert {rule.shape for rule in catalogue.load()} - {""} == SHAPES.keys()
