@@ -25,6 +25,7 @@ class Imports(Remembers):
         self._files = files
         self._roots: dict[Path, Path] = {}
         self._found: dict[tuple[str, Path], Path | None] = {}
+        self._first: dict[tuple[str, Path], tuple[Path, list[str]] | None] = {}
         self.folders: dict[Path, frozenset[str]] = {}
         """What can be imported from each folder that was searched."""
         self.marked: dict[Path, bool] = {}
@@ -32,20 +33,29 @@ class Imports(Remembers):
 
     def place(self, dotted: str, importer: Path) -> tuple[Path, list[str]] | None:
         """The file that a dotted name (with leading dots when relative) leads to, and what remains of the name."""
+        key = (dotted, importer.parent)
+        if key not in self._first:  # it is the same for most files of a folder: a file does not import itself
+            self._first[key] = next(self._places(dotted, importer), None)
+        first = self._first[key]
+        if first is None or first[0] != importer:
+            return first
+        return next((place for place in self._places(dotted, importer) if place[0] != importer), None)
+
+    def _places(self, dotted: str, importer: Path) -> Iterator[tuple[Path, list[str]]]:
+        """The files that it may lead to from the folder of a file, the first ones first."""
         level = len(dotted) - len(dotted.lstrip("."))
         names = [n for n in dotted.lstrip(".").split(".") if n]
         if not level and names[:1] == ["torch"]:
-            return None  # whatever folders of the program are called so
+            return  # whatever folders of the program are called so
         for folder in self._search_path(importer, level):
             for length in range(len(names), 0, -1):
                 path = self._file(folder, names[:length])
-                if path is not None and path != importer:
-                    return path, names[length:]
+                if path is not None:
+                    yield path, names[length:]
         if level and names:  # `from . import name` where name is in __init__.py
             init = self._init(_parent(importer, level))
-            if init is not None and init != importer:
-                return init, names
-        return None
+            if init is not None:
+                yield init, names
 
     def _search_path(self, path: Path, level: int) -> Iterator[Path]:
         if level:
