@@ -213,6 +213,7 @@ from gradguard.static.optimizers.trained_averages import trained_averages
 from gradguard.static.optimizers.trained_copies import trained_copies
 from gradguard.static.optimizers.trained_teachers import trained_teachers
 from gradguard.static.optimizers.unapplied_rates import unapplied_rates
+from gradguard.static.optimizers.unfrozen_by_others import unfrozen_by_others
 from gradguard.static.optimizers.unfrozen_later import unfrozen_later
 from gradguard.static.optimizers.unreached import unreached
 from gradguard.static.optimizers.unregistered import kept_in_collections, unregistered
@@ -625,6 +626,7 @@ class Mistakes:
             *replaced_by_methods(self.flow),
             *replaced_by_heirs(self.flow),
             *unfrozen_later(self.flow),
+            *unfrozen_by_others(self.flow),
             *made_when_run(self.flow),
         ]
 
