@@ -74,6 +74,7 @@ from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
+from gradguard.static.losses.inverted_orders import inverted_orders
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
 from gradguard.static.losses.lost_derivatives import lost_derivatives
@@ -536,6 +537,10 @@ class Mistakes:
     def live_multipliers(self) -> list[LiveMultiplied]:
         """The factors in the loss of a multiplier that the same backward trains against it."""
         return list(live_multipliers(self.flow)) if self.flow.facts.backwards else []
+
+    def inverted_orders(self) -> list[Site]:
+        """The inner gradients that get a graph where a flag asks for the first order."""
+        return list(inverted_orders(self.flow))
 
     def lost_derivatives(self) -> list[LostDerivative]:
         """The derivatives without a graph in an equation that is trained."""
