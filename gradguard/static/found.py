@@ -192,6 +192,7 @@ from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
 from gradguard.static.optimizers.made_when_run import made_when_run
 from gradguard.static.optimizers.micro_steps import micro_steps
+from gradguard.static.optimizers.micro_steps_of_callbacks import micro_steps_of_callbacks
 from gradguard.static.optimizers.moved_frozen import moved_frozen
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.plateau_directions import plateau_directions
@@ -637,7 +638,7 @@ class Mistakes:
 
     def schedule_lengths(self) -> list[ScheduleLength]:
         """The steps of schedulers that are counted otherwise than they are taken (reads other files)."""
-        return [*schedule_lengths(self.flow), *micro_steps(self.flow)]
+        return [*schedule_lengths(self.flow), *micro_steps(self.flow), *micro_steps_of_callbacks(self.flow)]
 
     def schedulers_first(self) -> list[SchedulerFirst]:
         """The schedulers that step before the optimizer does (reads other files)."""
