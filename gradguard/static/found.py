@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gradguard.static.backward.changed_between import changed_between
 from gradguard.static.backward.changed_gradients import changed_gradients
 from gradguard.static.backward.changed_in_place import changed_in_place
+from gradguard.static.backward.clipped_by_hooks import clipped_by_hooks
 from gradguard.static.backward.counted_twice import counted_twice
 from gradguard.static.backward.discarded import discarded, dropped_gradients
 from gradguard.static.backward.evaluated_again import evaluated_again
@@ -92,6 +93,7 @@ from gradguard.static.mistakes.backward import (
     ChangedBetween,
     ChangedGradient,
     ChangedInPlace,
+    ClippedByHook,
     CountedTwice,
     EvaluatedAgain,
     FrozenInput,
@@ -251,6 +253,10 @@ class Mistakes:
     def changed_in_place(self) -> list[ChangedInPlace]:
         """What changes a tensor in place that a backward needs (reads other files)."""
         return list(changed_in_place(self.flow))
+
+    def clipped_by_hooks(self) -> list[ClippedByHook]:
+        """The clippings of scaled gradients by the hooks that it calls (reads other files)."""
+        return list(clipped_by_hooks(self.flow)) if self.flow.facts.steps else []
 
     def counted_twice(self) -> list[CountedTwice]:
         """The losses that are backpropagated by themselves and again within a sum, for one step (reads other files)."""

@@ -148,6 +148,21 @@ class NoGradient:
 
 
 @dataclass(frozen=True, slots=True)
+class ClippedByHook:
+    """A hook clips gradients that a ``GradScaler`` has not divided yet.
+
+    Args:
+        site: the clipping.
+        backward: what computes the gradients of the scaled loss.
+        called: where the hooks are called.
+    """
+
+    site: Site
+    backward: Site
+    called: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Unscaled:
     """A loss is backpropagated as it is, and a ``GradScaler`` that did not multiply it takes the step.
 
