@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gradguard.static.backward.changed_between import changed_between
 from gradguard.static.backward.changed_gradients import changed_gradients
 from gradguard.static.backward.changed_in_place import changed_in_place
+from gradguard.static.backward.chosen_attacks import chosen_attacks
 from gradguard.static.backward.clipped_by_hooks import clipped_by_hooks
 from gradguard.static.backward.counted_twice import counted_twice
 from gradguard.static.backward.discarded import discarded, dropped_gradients
@@ -93,6 +94,7 @@ from gradguard.static.mistakes.backward import (
     ChangedBetween,
     ChangedGradient,
     ChangedInPlace,
+    ChosenAttack,
     ClippedByHook,
     CountedTwice,
     EvaluatedAgain,
@@ -253,6 +255,10 @@ class Mistakes:
     def changed_in_place(self) -> list[ChangedInPlace]:
         """What changes a tensor in place that a backward needs (reads other files)."""
         return list(changed_in_place(self.flow))
+
+    def chosen_attacks(self) -> list[ChosenAttack]:
+        """The attacks of a table between its reset and its backward, which leave gradients (reads other files)."""
+        return list(chosen_attacks(self.flow)) if self.flow.facts.steps else []
 
     def clipped_by_hooks(self) -> list[ClippedByHook]:
         """The clippings of scaled gradients by the hooks that it calls (reads other files)."""

@@ -148,6 +148,25 @@ class NoGradient:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenAttack:
+    """A reset comes before an attack of a table, whose backward leaves gradients in the model.
+
+    Args:
+        site: the reset.
+        attack: the call of the attack.
+        backward: that of the attack.
+        added_to: that of the loss which is trained.
+        used_by: the step that uses the sum.
+    """
+
+    site: Site
+    attack: Site
+    backward: Site
+    added_to: Site
+    used_by: Site
+
+
+@dataclass(frozen=True, slots=True)
 class ClippedByHook:
     """A hook clips gradients that a ``GradScaler`` has not divided yet.
 
