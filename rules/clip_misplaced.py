@@ -21,6 +21,9 @@ torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)   # compared with scaled
 scaler.step(optimizer)
 ```
 
+So it is where the trainer calls hooks between these two, `for hook in self.hooks: hook.after_backward(self)`, of which
+one clips.
+
 What is clipped are the gradients of what the call is given. A loss has none of its own:
 `clip_grad_norm_(loss, 1.0)` finds nothing to clip, and returns a norm of zero.
 
@@ -35,8 +38,8 @@ scaler.step(optimizer)
 
 **Not flagged.** Two optimizers in one loop, a step with a closure or one that resets by itself, a reset under another
 condition than the clipping, a call in between that cannot be read; `unscale_`, or arithmetic with `get_scale()`,
-anywhere in the program (a scale that is only logged does not count); `accelerator.clip_grad_norm_`, which unscales by
-itself.
+anywhere in the program (a scale that is only logged does not count); hooks that ask for the scale, or that a trainer
+without a scaler calls as well; `accelerator.clip_grad_norm_`, which unscales by itself.
 
 **Waits at low confidence.** A clipping whose result is used: it may be there to measure the norm.
 
@@ -52,6 +55,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Confidence, Finding, Fix, Severity
 from gradguard.signs import TRAINS
 from gradguard.static import tree as t
+from gradguard.static.backward.clipped_by_hooks import only_measures
 from gradguard.static.fixes.line_edits import moved
 from gradguard.static.knowledge import CLIPS
 from gradguard.static.model import Backward, Call, Event, Function, Step
@@ -61,8 +65,16 @@ from gradguard.static.values import Source
 rule = Rule("GG208", "clip-misplaced", Severity.WARNING, TRAINS)
 
 
+_SCALED = (
+    "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's scale, at "
+    "first 65,536 unless `init_scale` says otherwise"
+)
+
+
 @rule.in_source
 def clips_in_vain(function: Function) -> Iterator[Finding]:
+    yield from _by_hooks(function)
+    told = {each.site.node for each in function.mistakes.clipped_by_hooks()}
     for clip in function.calls:
         is_clip = clip.name.rpartition(".")[2] in CLIPS
         if is_clip and clip.inner is None and _is_of_a_loss(function, clip):
@@ -80,7 +92,22 @@ def clips_in_vain(function: Function) -> Iterator[Finding]:
         if before is None or after is None or before.site.node is clip.site.node is after.site.node:
             continue  # what one call does alone is said where it is written
         yield from _of_no_use(around, clip, before, after)
-        yield from _while_scaled(function, around, clip)
+        if clip.source.site.node not in told:
+            yield from _while_scaled(function, around, clip)
+
+
+def _by_hooks(function: Function) -> Iterator[Finding]:
+    """``scaler.scale(loss).backward()``, hooks of which one clips, ``scaler.step(optimizer)``, and no ``unscale_``."""
+    for each in function.mistakes.clipped_by_hooks():
+        yield rule.finding(
+            each.site,
+            _SCALED,
+            help="call `scaler.unscale_(optimizer)` before the hooks",
+            related=(
+                each.backward.related("this computes the gradients of the scaled loss"),
+                each.called.related("the hooks are called here"),
+            ),
+        )
 
 
 def _is_of_a_loss(function: Function, clip: Call) -> bool:
@@ -140,8 +167,7 @@ def _while_scaled(function: Function, around: Round, clip: Call) -> Iterator[Fin
         where.append(clip.site.related("it is called here"))
     yield rule.finding(
         clip.source.site,
-        "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's "
-        "scale, at first 65,536 unless `init_scale` says otherwise",
+        _SCALED,
         help=f"call `scaler.unscale_({step.target or 'optimizer'})` before it",
         related=(backward.site.related("this computes the gradients of the scaled loss"), *where),
     )
@@ -158,7 +184,4 @@ def _unscaled_afterwards(function: Function, clip: Call) -> Call | None:
 def _does_nothing(clip: Call) -> bool:
     """Whether it only measures the norm: ``clip_grad_norm_(parameters, float("inf"))``."""
     call = clip.source.site.node
-    limit = call.argument("max_norm", 1) if isinstance(call, t.Call) else None
-    text = limit.args[0].value if isinstance(limit, t.Call) and limit.args else None
-    is_text = isinstance(text, t.Constant) and text.value in ("inf", "Inf", "infinity")
-    return is_text or (limit is not None and (t.path_of(limit) or "").rpartition(".")[2] == "inf")
+    return isinstance(call, t.Call) and only_measures(call)

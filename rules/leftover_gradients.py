@@ -53,7 +53,8 @@ optimizer.zero_grad()
 Nor does it help where the step and the only reset are both in `if torch.isfinite(norm):`.
 
 So does an attack: `loss.backward()` for `delta.grad`, where an adversarial example is made, fills those of the model,
-and a step that comes without a reset in between takes them along.
+and a step that comes without a reset in between takes them along; also where a table has the attacks, and an argument
+says which one it is.
 
 And an optimizer may leave them to itself: with one reset for two losses that each have their own step, the second step
 takes what the first one has used once more.
@@ -107,6 +108,7 @@ rule = Rule("GG214", "leftover-gradients", Severity.ERROR, TRAINS)
 def steps_with_them(function: Function) -> Iterator[Finding]:
     yield from _of_others(function)
     yield from _of_attacks(function)
+    yield from _of_chosen_attacks(function)
     yield from _of_evaluations(function)
     yield from _of_passed_over(function)
     yield from _of_itself(function)
@@ -169,6 +171,23 @@ def _of_attacks(function: Function) -> Iterator[Finding]:
                 *([each.reset.source.site.related("this reset comes before it")] if each.reset is not None else []),
                 each.added_to.source.site.related("this backward adds to them"),
                 each.used_by.source.site.related("this step uses the sum"),
+            ),
+        )
+
+
+def _of_chosen_attacks(function: Function) -> Iterator[Finding]:
+    """``optimizer.zero_grad()``, and then an attack that a table has, which calls ``backward``."""
+    for each in function.mistakes.chosen_attacks():
+        yield rule.finding(
+            each.site,
+            "this reset comes before the attack, whose backward fills the gradients of the model, too: the step takes "
+            "them along",
+            help="reset after the attack, or let it ask `torch.autograd.grad`",
+            related=(
+                each.attack.related("the attack is called here"),
+                each.backward.related("this backward of one of the attacks leaves gradients"),
+                each.added_to.related("this backward adds to them"),
+                each.used_by.related("this step uses the sum"),
             ),
         )
 

@@ -22,11 +22,21 @@ loss.backward()
 
 `retain_graph=True` keeps the graph of `u`, and makes none of the derivative.
 
+So it is with the inner gradients of what learns to learn, where a flag is asked the wrong way round: the first order is
+what needs no graph, and the meta gradient of both orders lacks the second one.
+
+```python
+grads = torch.autograd.grad(loss, weights, create_graph=self.first_order)  # not self.first_order
+weights = [w - lr * g for w, g in zip(weights, grads)]
+```
+
 **Not flagged.** A derivative that is a weight, a factor of what has a graph (`u * u_x`), or named as a target; one by
 which another tensor is moved, as in an attack; one whose factor is trained; that of a network which no optimizer has.
-A derivative that is all there is of a term, as in a gradient penalty, is told of by GG215.
+A derivative that is all there is of a term, as in a gradient penalty, is told of by GG215. A flag that the function
+gives another value, or of code that does not speak of inner loops.
 
 **References.** Raissi, Perdikaris and Karniadakis, "Physics-informed neural networks" (2019);
+Finn, Abbeel and Levine, "Model-agnostic meta-learning" (2017), section 5.2;
 <https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html>.
 """
 
@@ -36,15 +46,24 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
-from gradguard.signs import ACTS, BACKWARD
+from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.fixes.edits import one_line
 from gradguard.static.model import Function
 
-rule = Rule("GG266", "lost-derivative", Severity.ERROR, ((BACKWARD, ACTS),))
+_ASKS_A_FLAG = sign("create_graph", pattern=r"create_graph\s*=\s*(?:not\s+)?[\w.]*(?i:order|fo_?maml)", own=True)
+
+rule = Rule("GG266", "lost-derivative", Severity.ERROR, ((BACKWARD, ACTS), (_ASKS_A_FLAG,)))
 
 
 @rule.in_source
 def is_a_number(function: Function) -> Iterator[Finding]:
+    for site in function.mistakes.inverted_orders():
+        yield rule.finding(
+            site,
+            "the flag is asked the wrong way round: these gradients have a graph where only the first order is wanted, "
+            "and none where the second one is",
+            help="the first order needs no graph: turn `create_graph` round",
+        )
     for each in function.mistakes.lost_derivatives():
         yield rule.finding(
             each.site,

@@ -25,7 +25,8 @@ for epoch in range(epochs):
 
 So it is with batches that are accumulated: a schedule that is laid out for the updates, `len(loader) * epochs //
 args.accumulate`, belongs into the `if i % args.accumulate == 0:` that steps the optimizer. Beside it, the schedule is
-over when a part of the training is.
+over when a part of the training is. What counts the updates may also be seen by the loop, which ends with
+`if updates >= args.steps`, or goes over `args.steps * args.accumulate` batches; the step may be that of a callback.
 
 **Not flagged.** A step under a condition (`if step % accumulation == 0`), or one that is given something
 (`scheduler.step(epoch + i / len(loader))`); a length that is neither the number of epochs of the loop nor made of
@@ -54,6 +55,8 @@ _SCHEDULES = sign(
 _FACTORS = sign("LambdaLR(")
 _DIVIDES = sign("//")
 _ACCUMULATES = sign("%", pattern=r"\bif\b[^\n]*%", own=True)
+# A trainer whose callbacks have the scheduler
+_CALLS_BACK = sign("getattr(", "callback", "hook")
 
 rule = Rule(
     "GG231",
@@ -62,6 +65,7 @@ rule = Rule(
     (
         *((*signs, _SCHEDULES) for signs in TRAINS),
         *((*signs, _FACTORS, _DIVIDES, _ACCUMULATES) for signs in TRAINS),
+        *((*signs, _CALLS_BACK, _ACCUMULATES) for signs in TRAINS),
     ),
 )
 

@@ -47,6 +47,8 @@ optimizer = optim.Adam(p for p in model.parameters() if p.requires_grad)
 model.encoder.requires_grad_(True)  # computes gradients from here on, and is never trained
 ```
 
+Whoever unfreezes it: a callback may have been given the encoder, `Trainer(model, [FreezeUntil(model.encoder, 10)])`.
+
 **Instead**, make the optimizer when the model is as it is to be trained, or add what is new with
 `optimizer.add_param_group({"params": model.fc.parameters()})`.
 
@@ -60,9 +62,10 @@ An optimizer may be given frozen parameters, too: it leaves alone what has no gr
 
 **Not flagged.** What wraps the model and keeps its parameters (`nn.DataParallel(model)`, `torch.compile(model)`,
 `model.to(device)`, `load_state_dict`), modules without parameters (`nn.Identity()`, a loss), an optimizer that is made
-anew or gets more parameters afterwards, or that does not step any more: a model that is loaded for the test. A part
-that has an optimizer of its own, is frozen, or copies another one (a target network). A `forward` that has run before
-the optimizer is made, as with a sample, and `nn.LazyLinear`, whose parameters are there from the start.
+anew or gets more parameters afterwards (somewhere in the program, if a callback unfreezes), or that does not step any
+more: a model that is loaded for the test. A part that has an optimizer of its own, is frozen, or copies another one (a
+target network). A `forward` that has run before the optimizer is made, as with a sample, and `nn.LazyLinear`, whose
+parameters are there from the start.
 
 **References.** <https://docs.pytorch.org/docs/stable/optim.html#constructing-it>.
 """
@@ -75,7 +78,7 @@ from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Severity
 from gradguard.signs import sign
 from gradguard.static.fixes.edits import one_line
-from gradguard.static.model import Function
+from gradguard.static.model import Function, Replacement
 
 _MAKES = sign("parameters", "ptim", "opt", pattern=r"parameters\(|\b\w*[oO]pt\w*\s*=", own=True)
 _TRAINED = sign("ptim", pattern=r"\boptim\b|ptimi[sz]er\s*=")
@@ -95,7 +98,9 @@ rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_I
 @rule.in_source
 def trains_the_old_one(function: Function) -> Iterator[Finding]:
     for each in function.mistakes.replacements():
-        notes = [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
+        notes = (
+            [] if each.is_left_out else [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
+        )
         if each.replaced != each.site:
             doing = "unfrozen" if each.is_unfrozen else "made anew"
             notes.append(each.replaced.related(f"this is where it is {doing}: `{one_line(each.replaced.code)}`"))
@@ -108,11 +113,19 @@ def trains_the_old_one(function: Function) -> Iterator[Finding]:
         )
         if each.is_late:
             what = f"what is made here, when the model runs, is never trained: `{each.optimizer}` is made before that"
+        if each.is_left_out:
+            what = f"`{each.optimizer}` is given only what wants gradients now: what is unfrozen later is never trained"
         yield rule.finding(
             each.site,
             what,
-            help="make it in the constructor, or run the model once before the optimizer is made"
-            if each.is_late
-            else f"make `{each.optimizer}` after this, or give it the new parameters with `add_param_group`",
+            help=_help(each),
             related=tuple(notes),
         )
+
+
+def _help(each: Replacement) -> str:
+    if each.is_late:
+        return "make it in the constructor, or run the model once before the optimizer is made"
+    if each.is_left_out:
+        return "give it all parameters: it leaves alone what has no gradient"
+    return f"make `{each.optimizer}` after this, or give it the new parameters with `add_param_group`"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from gradguard.static.backward.changed_between import changed_between
 from gradguard.static.backward.changed_gradients import changed_gradients
 from gradguard.static.backward.changed_in_place import changed_in_place
+from gradguard.static.backward.chosen_attacks import chosen_attacks
+from gradguard.static.backward.clipped_by_hooks import clipped_by_hooks
 from gradguard.static.backward.counted_twice import counted_twice
 from gradguard.static.backward.discarded import discarded, dropped_gradients
 from gradguard.static.backward.evaluated_again import evaluated_again
@@ -74,6 +76,7 @@ from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
+from gradguard.static.losses.inverted_orders import inverted_orders
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
 from gradguard.static.losses.lost_derivatives import lost_derivatives
@@ -91,6 +94,8 @@ from gradguard.static.mistakes.backward import (
     ChangedBetween,
     ChangedGradient,
     ChangedInPlace,
+    ChosenAttack,
+    ClippedByHook,
     CountedTwice,
     EvaluatedAgain,
     FrozenInput,
@@ -191,6 +196,7 @@ from gradguard.static.optimizers.left_out import left_out
 from gradguard.static.optimizers.live_states import live_states
 from gradguard.static.optimizers.made_when_run import made_when_run
 from gradguard.static.optimizers.micro_steps import micro_steps
+from gradguard.static.optimizers.micro_steps_of_callbacks import micro_steps_of_callbacks
 from gradguard.static.optimizers.moved_frozen import moved_frozen
 from gradguard.static.optimizers.never_unfrozen import never_unfrozen
 from gradguard.static.optimizers.plateau_directions import plateau_directions
@@ -213,6 +219,7 @@ from gradguard.static.optimizers.trained_averages import trained_averages
 from gradguard.static.optimizers.trained_copies import trained_copies
 from gradguard.static.optimizers.trained_teachers import trained_teachers
 from gradguard.static.optimizers.unapplied_rates import unapplied_rates
+from gradguard.static.optimizers.unfrozen_by_others import unfrozen_by_others
 from gradguard.static.optimizers.unfrozen_later import unfrozen_later
 from gradguard.static.optimizers.unreached import unreached
 from gradguard.static.optimizers.unregistered import kept_in_collections, unregistered
@@ -248,6 +255,14 @@ class Mistakes:
     def changed_in_place(self) -> list[ChangedInPlace]:
         """What changes a tensor in place that a backward needs (reads other files)."""
         return list(changed_in_place(self.flow))
+
+    def chosen_attacks(self) -> list[ChosenAttack]:
+        """The attacks of a table between its reset and its backward, which leave gradients (reads other files)."""
+        return list(chosen_attacks(self.flow)) if self.flow.facts.steps else []
+
+    def clipped_by_hooks(self) -> list[ClippedByHook]:
+        """The clippings of scaled gradients by the hooks that it calls (reads other files)."""
+        return list(clipped_by_hooks(self.flow)) if self.flow.facts.steps else []
 
     def counted_twice(self) -> list[CountedTwice]:
         """The losses that are backpropagated by themselves and again within a sum, for one step (reads other files)."""
@@ -536,6 +551,10 @@ class Mistakes:
         """The factors in the loss of a multiplier that the same backward trains against it."""
         return list(live_multipliers(self.flow)) if self.flow.facts.backwards else []
 
+    def inverted_orders(self) -> list[Site]:
+        """The inner gradients that get a graph where a flag asks for the first order."""
+        return list(inverted_orders(self.flow))
+
     def lost_derivatives(self) -> list[LostDerivative]:
         """The derivatives without a graph in an equation that is trained."""
         return list(lost_derivatives(self.flow)) if self.flow.facts.backwards else []
@@ -625,12 +644,13 @@ class Mistakes:
             *replaced_by_methods(self.flow),
             *replaced_by_heirs(self.flow),
             *unfrozen_later(self.flow),
+            *unfrozen_by_others(self.flow),
             *made_when_run(self.flow),
         ]
 
     def schedule_lengths(self) -> list[ScheduleLength]:
         """The steps of schedulers that are counted otherwise than they are taken (reads other files)."""
-        return [*schedule_lengths(self.flow), *micro_steps(self.flow)]
+        return [*schedule_lengths(self.flow), *micro_steps(self.flow), *micro_steps_of_callbacks(self.flow)]
 
     def schedulers_first(self) -> list[SchedulerFirst]:
         """The schedulers that step before the optimizer does (reads other files)."""

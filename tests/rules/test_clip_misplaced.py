@@ -622,3 +622,96 @@ def test_a_leaf_that_is_backpropagated_itself() -> None:
             optimizer.step()
     """
     assert_clean(snippet, CODE)
+
+
+# A hook that clips, of a trainer that has a scaler, and calls hooks more than once.
+HOOKED = """
+    class Hook:
+        def after_backward(self, run):
+            pass
+
+        def before_step(self, run):
+            pass
+
+    class Clip(Hook):
+        def __init__(self, limit):
+            self.limit = limit
+
+        def after_backward(self, run):
+            norm = nn.utils.clip_grad_norm_(run.net.parameters(), self.limit)  # !
+            run.log["norm"] = float(norm)
+
+    class Show(Hook):
+        def after_backward(self, run):
+            print(run.log)
+
+    class Run:
+        def __init__(self, net, opt, hooks, use_amp=True):
+            self.net, self.opt, self.hooks, self.log = net, opt, hooks, {}
+            self.scaler = torch.amp.GradScaler("cuda", enabled=use_amp)
+
+        def fire(self, name):
+            for hook in self.hooks:
+                getattr(hook, name)(self)
+
+        def fit(self, loader):
+            for x, y in loader:
+                self.opt.zero_grad()
+                loss = F.cross_entropy(self.net(x), y)
+                self.scaler.scale(loss).backward()
+                self.fire("after_backward")
+                self.fire("before_step")
+                self.scaler.step(self.opt)
+                self.scaler.update()
+"""
+FIRES = 'self.fire("after_backward")'
+CALLS_EACH = "for hook in self.hooks:\n                    hook.after_backward(self)"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(FIRES, CALLS_EACH)],
+        [("nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")],
+        [("norm = nn.utils", "norm = torch.nn.utils")],
+        [("enabled=use_amp", "init_scale=1024.0")],
+        [("self.scaler.step(self.opt)", "if self.log:\n                    self.scaler.step(self.opt)")],
+        [(FIRES, FIRES + "; print(loss.item())")],
+        [('                self.fire("before_step")\n', "")],
+        [("self.scaler", "self.grad_scaler")],
+    ],
+)
+def test_a_hook_that_clips_scaled_gradients(edits: list[tuple[str, str]]) -> None:
+    snippet = HOOKED
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(FIRES, "self.scaler.unscale_(self.opt); " + FIRES)],
+        [("norm = nn", "run.scaler.unscale_(run.opt); norm = nn")],
+        [("self.limit)", "self.limit * run.scaler.get_scale())")],
+        [("self.limit = limit", "self.limit = limit * 2 ** 14  # that of the scale"), ("Clip(Hook)", "ClipScaled(Hook)")],
+        [("run.net.parameters(), self.limit", 'run.net.parameters(), float("inf")')],
+        [("nn.utils.clip_grad_norm_", "clip_somehow")],
+        [("nn.utils.clip_grad_norm_(run.net.parameters(), self.limit)", "run.net.clip_grad_norm_(self.limit)")],
+        [("enabled=use_amp", "enabled=False")],
+        [("self.scaler.scale(loss).backward()", "loss.backward()")],
+        [("self.scaler.step(self.opt)", "self.opt.step()")],
+        [("                " + FIRES + "\n", "")],
+        [(FIRES, "pass"), ("self.scaler.update()", "self.scaler.update(); " + FIRES)],
+        [(FIRES, "pass"), ("loss = F.c", FIRES + "; loss = F.c")],
+        [(FIRES, 'self.fire("after_step")')],
+        [("self.scaler.update()", "self.scaler.update()\n\n    class Plain(Run):\n        def fit(self, loader):\n"
+          "            self.fire('after_backward')")],
+        [("print(run.log)", "super().after_backward(run)")],
+        [("class Clip(Hook)", "class Clip(nn.Module)")],
+    ],
+)  # fmt: skip
+def test_hooks_that_clip_what_they_should(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(HOOKED, *edits), CODE)

@@ -1196,3 +1196,90 @@ def test_a_reset_that_comes_too_early_is_shown() -> None:
     (found,) = findings(snippet, CODE)
     (reset,) = (note for note in found.related if note.message == "this reset comes before that")
     assert reset.line == found.span.line - 2
+
+
+# An attack that a table has, beside one that does nothing.
+OF_TABLE = """
+    class Ascent:
+        def __init__(self, eps=0.1, iters=3):
+            self.eps, self.iters = eps, iters
+
+        def __call__(self, net, x, y):
+            delta = torch.zeros_like(x).requires_grad_()
+            for _ in range(self.iters):
+                F.cross_entropy(net(x + delta), y).backward()
+                with torch.no_grad():
+                    delta += 0.01 * delta.grad.sign()
+                    delta.clamp_(-self.eps, self.eps)
+                delta.grad = None
+            return (x + delta).detach()
+
+    class Nothing:
+        def __call__(self, net, x, y):
+            return x
+
+    TABLE = {"ascent": Ascent, "nothing": Nothing}
+
+    class Robust:
+        def __init__(self, net, perturb, lr=0.1):
+            self.net, self.perturb = net, perturb
+            self.opt = torch.optim.SGD(net.parameters(), lr=lr)
+
+        def batch(self, x, y):
+            self.opt.zero_grad()  # !
+            adversarial = self.perturb(self.net, x, y)
+            loss = F.cross_entropy(self.net(adversarial), y)
+            loss.backward()
+            self.opt.step()
+
+    def main(args, loader):
+        robust = Robust(nn.Linear(4, 2), TABLE[args.attack]())
+        for x, y in loader:
+            robust.batch(x, y)
+"""
+CHOSEN = "TABLE[args.attack]()"
+PERTURBS = "adversarial = self.perturb(self.net, x, y)"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(CHOSEN, "TABLE[args.attack](eps=args.eps)")],
+        [("robust = Robust(nn.Linear(4, 2), TABLE[args.attack]())",
+          "kind = TABLE[args.attack]; found = kind(0.2); robust = Robust(nn.Linear(4, 2), found)")],
+        [("self.net, self.perturb = net, perturb", "self.net = net; self.perturb = TABLE[perturb]()"),
+         (CHOSEN, "args.attack")],
+        [("self.opt.zero_grad()", "self.net.zero_grad()")],
+        [("delta.grad = None", "delta.grad.zero_()")],
+        [(CHOSEN, "perturb=TABLE[args.attack]()")],
+    ],
+)  # fmt: skip
+def test_a_reset_before_an_attack_of_a_table(edits: list[tuple[str, str]]) -> None:
+    snippet = OF_TABLE
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("            self.opt.zero_grad()\n", ""), (PERTURBS, PERTURBS + "; self.opt.zero_grad()")],
+        [(PERTURBS, PERTURBS + "; self.opt.zero_grad()")],
+        [("return (x + delta).detach()", "net.zero_grad(); return (x + delta).detach()")],
+        [("F.cross_entropy(net(x + delta), y).backward()",
+          "delta.grad, = torch.autograd.grad(F.cross_entropy(net(x + delta), y), delta)")],
+        [(".backward()\n                with", ".backward(inputs=[delta])\n                with")],
+        [(PERTURBS, "self.net.requires_grad_(False); " + PERTURBS + "; self.net.requires_grad_(True)")],
+        [("delta = torch", "net = copy.deepcopy(net); delta = torch")],
+        [(PERTURBS, "adversarial = self.perturb(self.surrogate, x, y)")],
+        [('"ascent": Ascent, ', "")],
+        [(CHOSEN, "load(args.attack)")],
+        [("loss.backward()", "grads = torch.autograd.grad(loss, self.net.parameters()); self.set(grads)")],
+        [("self.opt.step()", "self.log(loss)")],
+    ],
+)  # fmt: skip
+def test_attacks_of_a_table_that_leave_nothing(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(OF_TABLE, *edits), CODE)

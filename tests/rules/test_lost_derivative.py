@@ -276,3 +276,61 @@ def test_a_helper_of_another_file(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("operators.py", 4)]
     files["operators.py"] = files["operators.py"].replace("retain_graph", "create_graph")
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+# Inner gradients whose graph a flag asks for.
+INNER = """
+    class Inner:
+        def __init__(self, net, first_order=False, lr=0.1):
+            self.net, self.first_order, self.lr = net, first_order, lr
+
+        def adapt(self, x, y):
+            weights = dict(self.net.named_parameters())
+            loss = F.mse_loss(functional_call(self.net, weights, (x,)), y)
+            grads = torch.autograd.grad(loss, list(weights.values()), create_graph=self.first_order)  # !
+            return {n: w - self.lr * g for (n, w), g in zip(weights.items(), grads)}
+"""
+ASKED = "create_graph=self.first_order"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(ASKED, "create_graph=not self.second_order")],
+        [(ASKED, "retain_graph=True, create_graph=self.cfg.first_order")],
+        [(ASKED, "create_graph=self.args.first_order_approx")],
+        [(ASKED, "create_graph=self.use_first_order")],
+        [(ASKED, "create_graph=fomaml"), ("adapt(self, x, y)", "adapt(self, x, y, fomaml=False)")],
+        [(ASKED, "create_graph=not second_order"), ("adapt(self, x, y)", "adapt(self, x, y, second_order=True)")],
+        [("torch.autograd.grad(loss", "autograd.grad(loss"), ("    class Inner", "    from torch import autograd\n\n    class Inner")],
+    ],
+)  # fmt: skip
+def test_a_flag_that_is_asked_the_wrong_way_round(edits: list[tuple[str, str]]) -> None:
+    snippet = INNER
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, "GG266")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(ASKED, "create_graph=not self.first_order")],
+        [(ASKED, "create_graph=self.second_order")],
+        [(ASKED, "create_graph=True")],
+        [(ASKED, "create_graph=False")],
+        [(ASKED, "create_graph=self.order > 1")],
+        [(ASKED, "create_graph=self.order == 2")],
+        [(ASKED, "create_graph=not self.training")],
+        [(ASKED, "create_graph=self.higher_order")],
+        [(ASKED, "create_graph=self.first_order_done")],
+        [(ASKED, "create_graph=first_order"), ("loss = F", "first_order = not self.first_order; loss = F")],
+        [(ASKED, "create_graph=not self.first_order or self.second_order")],
+        [("torch.autograd.grad(", "self.grad_of(")],
+        [("Inner", "Field"), ("adapt", "derivatives")],  # which derivatives of a field are asked for
+    ],
+)
+def test_flags_that_are_asked_the_right_way_round(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(INNER, *edits), "GG266")

@@ -216,3 +216,185 @@ def test_a_helper_in_another_file(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("engine.py", 7)]
     right = {**files, "main.py": files["main.py"].replace("args.epochs)\n", "args.epochs * len(loader))\n", 1)}
     assert lines_in_files(tmp_path, right, CODE) == []
+
+
+# Batches that are accumulated, where the loop says how many updates there are to be.
+UPDATES = """
+    from torch.optim.lr_scheduler import CosineAnnealingLR
+    from transformers import get_linear_schedule_with_warmup
+
+    def train(net, loader, args):
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        sched = CosineAnnealingLR(opt, T_max=args.max_steps)
+        done = 0
+        for epoch in range(100):
+            for i, (x, y) in enumerate(loader):
+                (F.cross_entropy(net(x), y) / args.accum).backward()
+                if (i + 1) % args.accum == 0:
+                    opt.step()
+                    opt.zero_grad()
+                    done += 1
+                sched.step()  # !
+                if done >= args.max_steps:
+                    return
+"""
+MULTIPLIED = """
+    from torch.optim.lr_scheduler import OneCycleLR
+
+    def train(net, batches, steps, accum=4):
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        sched = OneCycleLR(opt, 0.1, total_steps=steps)
+        for i in range(steps * accum):
+            x, y = next(batches)
+            (F.cross_entropy(net(x), y) / accum).backward()
+            if (i + 1) % accum == 0:
+                opt.step()
+                opt.zero_grad()
+            sched.step()  # !
+"""
+OF_OBJECT = """
+    class Fit:
+        def __init__(self, net, cfg):
+            self.net, self.cfg, self.done = net, cfg, 0
+            self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            self.sched = torch.optim.lr_scheduler.CosineAnnealingLR(self.opt, cfg.max_steps)
+
+        def run(self, loader):
+            while self.done < self.cfg.max_steps:
+                for i, (x, y) in enumerate(loader):
+                    (F.cross_entropy(self.net(x), y) / self.cfg.accum).backward()
+                    if (i + 1) % self.cfg.accum == 0:
+                        self.opt.step()
+                        self.opt.zero_grad()
+                        self.done += 1
+                    self.sched.step()  # !
+"""
+COSINE = "CosineAnnealingLR(opt, T_max=args.max_steps)"
+
+
+@pytest.mark.parametrize(
+    ("snippet", "edits"),
+    [
+        (UPDATES, []),
+        (UPDATES, [(COSINE, "get_linear_schedule_with_warmup(opt, 10, args.max_steps)")]),
+        (UPDATES, [(COSINE, "CosineAnnealingLR(opt, total)"), ("lr=0.1)", "lr=0.1); total = args.max_steps")]),
+        (UPDATES, [("if done >= args.max_steps:", "if args.max_steps == done:")]),
+        (MULTIPLIED, []),
+        (MULTIPLIED, [("range(steps * accum)", "range(accum * steps)")]),
+        (MULTIPLIED, [("range(steps * accum)", "tqdm(range(steps * accum))")]),
+        (OF_OBJECT, []),
+        (OF_OBJECT, [("cfg.max_steps)", "self.cfg.max_steps)")]),
+    ],
+)
+def test_a_loop_that_counts_its_updates(snippet: str, edits: list[tuple[str, str]]) -> None:
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    ("snippet", "edits"),
+    [
+        (UPDATES, [("    sched.step()", "        sched.step()")]),
+        (UPDATES, [("T_max=args.max_steps", "T_max=args.max_steps * args.accum")]),
+        (UPDATES, [("T_max=args.max_steps", "T_max=args.max_batches")]),
+        (UPDATES, [("    done += 1", "done += 1")]),  # of batches
+        (UPDATES, [("                sched.step()", "                done += 1\n                sched.step()")]),
+        (UPDATES, [("if done >= args.max_steps:", "if i >= args.max_steps:")]),
+        (UPDATES, [("done = 0", "done = 0; sched = accelerator.prepare(sched)")]),
+        (UPDATES, [(COSINE, "torch.optim.lr_scheduler.StepLR(opt, args.max_steps)")]),
+        (MULTIPLIED, [("range(steps * accum)", "range(steps)")]),
+        (MULTIPLIED, [("total_steps=steps", "total_steps=steps * accum")]),
+        (MULTIPLIED, [("total_steps=steps", "total_steps=total"), ("lr=0.1)", "lr=0.1); total = steps * accum")]),
+        (MULTIPLIED, [("            sched.step()", "                sched.step()")]),
+        (OF_OBJECT, [("                    self.sched.step()", "                        self.sched.step()")]),
+        (OF_OBJECT, [("cfg.max_steps)", "cfg.max_steps * cfg.accum)")]),
+        (OF_OBJECT, [("self.sched.step()", "self.sched.step(self.done)")]),
+    ],
+)
+def test_a_loop_that_counts_otherwise(snippet: str, edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(snippet, *edits), CODE)
+
+
+# A callback that has the scheduler, of a trainer that accumulates.
+CALLED_BACK = """
+    from torch.optim.lr_scheduler import LambdaLR
+
+    class Warm:
+        def __init__(self, warm, total):
+            self.warm, self.total = warm, total
+
+        def factor(self, n):
+            return min(n / self.warm, (self.total - n) / self.total)
+
+        def begin(self, run):
+            self.sched = LambdaLR(run.opt, self.factor)
+
+        def after_batch(self, run):
+            self.sched.step()  # !
+
+    class Run:
+        def __init__(self, net, opt, accum, hooks):
+            self.net, self.opt, self.accum, self.hooks = net, opt, accum, hooks
+
+        def fire(self, name):
+            for hook in self.hooks:
+                getattr(hook, name)(self)
+
+        def fit(self, batches):
+            self.fire("begin")
+            for i, (x, y) in enumerate(batches):
+                (F.cross_entropy(self.net(x), y) / self.accum).backward()
+                if (i + 1) % self.accum == 0:
+                    self.opt.step()
+                    self.opt.zero_grad()
+                    self.fire("after_update")
+                self.fire("after_batch")
+
+    def main(net, args):
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        run = Run(net, opt, args.accum, [Warm(args.steps // 10, args.steps)])
+        run.fit(draw(args.steps * args.accum))
+"""
+FIRES = 'self.fire("after_batch")'
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(FIRES, "for hook in self.hooks:\n                    hook.after_batch(self)")],
+        [("LambdaLR(run.opt, self.factor)", "torch.optim.lr_scheduler.LinearLR(run.opt, 1, 0, self.total)")],
+        [("Warm(args.steps // 10, args.steps)", "Warm(10, total=args.steps)")],
+        [("args.steps * args.accum", "args.accum * args.steps")],
+        [("def fire(self, name):", "def fire(self, name, *more):"), ("begin(self, run)", "begin(self, run, seed=0)")],
+    ],
+)
+def test_a_callback_that_steps_with_each_batch(edits: list[tuple[str, str]]) -> None:
+    snippet = CALLED_BACK
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("def after_batch", "def after_update")],
+        [("self.sched.step()", "if run.is_update: self.sched.step()")],
+        [("self.sched.step()", "self.sched.step(run.updates)")],
+        [("draw(args.steps * args.accum)", "draw(args.steps)")],
+        [("Warm(args.steps // 10, args.steps)", "Warm(10, args.steps * args.accum)")],
+        [("Warm(args.steps // 10, args.steps)", "Warm(10, 1000)")],
+        [("self.warm, self.total = warm, total", "self.warm, self.total = warm, total * accum")],
+        [("self.sched = LambdaLR(run.opt, self.factor)", "self.sched = Counter()")],
+        [(FIRES, "pass")],
+        [("                " + FIRES, "                    " + FIRES)],
+        [("LambdaLR(run.opt, self.factor)", "LambdaLR(run.opt, lambda n: self.factor(n // run.accum))")],
+        [("                if (i + 1) % self.accum == 0:", "                if self.is_update(i):")],
+    ],
+)
+def test_callbacks_that_step_with_each_update(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(CALLED_BACK, *edits), CODE)

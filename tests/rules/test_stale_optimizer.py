@@ -2507,3 +2507,271 @@ def test_a_parameter_that_the_first_batch_replaces(edits: list[tuple[str, str]])
 )  # fmt: skip
 def test_look_alikes_of_a_parameter_that_is_replaced(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(ACTNORM, *edits), CODE)
+
+
+# A network that a method makes deeper during the training, by a block that has a name first.
+DEEPER = """
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.fc = nn.Linear(width, width)
+
+        def forward(self, x):
+            return self.fc(x).relu()
+
+    class Tower(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.width = width
+            self.stem = nn.Linear(width, width)
+            self.blocks = nn.ModuleList()
+
+        def deepen(self):
+            block = Block(self.width)
+            self.blocks.append(block)
+            return block
+
+        def forward(self, x):
+            x = self.stem(x)
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    def fit(batches, phase=100):
+        net = Tower(8)
+        optimizer = torch.optim.Adam(net.parameters())
+        for step, (x, y) in enumerate(batches):
+            if step and step % phase == 0 and len(net.blocks) < 4:
+                net.deepen()  # !
+            optimizer.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            optimizer.step()
+"""
+PUTS = "self.blocks.append(block)"
+OF_CLASS = """    class Fit:
+        def __init__(self, net):
+            self.net = net
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        def run(self, batches, phase=100):
+            for step, (x, y) in enumerate(batches):
+                if step and step % phase == 0:
+                    self.net.deepen()  # !
+                self.optimizer.zero_grad()
+                F.mse_loss(self.net(x), y).backward()
+                self.optimizer.step()
+
+    def fit(batches):
+        Fit(Tower(8)).run(batches)
+"""
+DEEPER_BY_CLASS = DEEPER[: DEEPER.index("    def fit")] + OF_CLASS
+
+
+@pytest.mark.parametrize("snippet", [DEEPER, DEEPER_BY_CLASS])
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("block = Block(self.width)", "block = Block(self.width).to(self.stem.weight.device)")],
+        [(PUTS, "self.blocks.append(block.to(self.stem.weight.device))")],
+        [(PUTS, "self.blocks.insert(0, block)"), ("return block", "print(block(torch.zeros(1, 8)).shape)")],
+        [(PUTS, "self.add_module(f'deep{self.width}', block)")],
+        [("block = Block(self.width)", "block = nn.Linear(self.width, 8)"), ("return block", "pass")],
+    ],
+)
+def test_a_network_that_gets_deeper_is_flagged(snippet: str, edits: list[tuple[str, str]]) -> None:
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize("snippet", [DEEPER, DEEPER_BY_CLASS])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (PUTS, PUTS + "; block.requires_grad_(False)"),
+        (PUTS, PUTS + "; block.fc.weight = self.stem.weight"),
+        (PUTS, PUTS + "; self.optimizers.append(torch.optim.Adam(block.parameters()))"),
+        (PUTS, PUTS + "; self.added.append(block)"),
+        (PUTS, PUTS + "; train_alone(block)"),
+        (PUTS, PUTS + "; block = self.stem"),
+        ("block = Block(self.width)", "block = nn.ReLU()"),
+        ("block = Block(self.width)", "block = self.spare.pop()"),
+        ("nn.ModuleList()", "[]"),
+        (PUTS, "self.sizes.append(self.width)"),
+    ],
+)
+def test_a_block_that_is_trained_otherwise_or_not_at_all_is_not(snippet: str, edit: tuple[str, str]) -> None:
+    assert_clean(twin(snippet, edit), CODE)
+
+
+@pytest.mark.parametrize(
+    ("snippet", "edit"),
+    [
+        (DEEPER, ("net.deepen()", "optimizer.add_param_group({'params': net.deepen().parameters()})")),
+        (DEEPER, ("net.deepen()", "net.deepen(); optimizer = torch.optim.Adam(net.parameters())")),
+        (DEEPER, ("optimizer.step()", "print(step)")),
+        (DEEPER_BY_CLASS, ("self.net.deepen()", "self.net.deepen(); self.begin()")),
+        (DEEPER_BY_CLASS, ("self.net.deepen()", "self.add(self.net.deepen())")),
+        (DEEPER_BY_CLASS, ("self.net.deepen()", "new = self.net.deepen(); self.add(new)")),
+        (DEEPER_BY_CLASS, ("if step and step % phase == 0:", "if self.optimizer is None:")),
+    ],
+)
+def test_a_deeper_network_that_the_optimizer_learns_of_is_not(snippet: str, edit: tuple[str, str]) -> None:
+    more = """
+        def begin(self):
+            self.optimizer = torch.optim.Adam(self.net.parameters())
+
+        def add(self, block):
+            self.optimizer.add_param_group({"params": block.parameters()})
+    """
+    is_told = "self.begin()" in edit[1] or "self.add(" in edit[1]
+    assert_clean(twin(snippet, edit, *([("\n    def fit(", f"{more}\n    def fit(")] if is_told else [])), CODE)
+
+
+# A callback that holds a part of the model, beside a trainer whose optimizer leaves out what is frozen.
+HELD = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(9, 4)
+            self.out = nn.Linear(4, 2)
+
+        def load_words(self, weights, frozen=True):
+            self.words.weight.data.copy_(weights)
+            self.words.weight.requires_grad = not frozen
+
+        def forward(self, x):
+            return self.out(self.words(x))
+
+    class Thaw:
+        def __init__(self, module, at):
+            self.module, self.at = module, at
+
+        def _set(self, flag):
+            for p in self.module.parameters():
+                p.requires_grad = flag
+
+        def before_step(self, run):
+            if run.step == self.at:
+                self._set(True)
+
+    class Fit:
+        def __init__(self, net, hooks, lr=0.1):
+            self.net, self.hooks, self.step = net, hooks, 0
+            self.opt = torch.optim.Adam(filter(lambda p: p.requires_grad, net.parameters()), lr=lr)  # !
+
+        def call(self, name):
+            for hook in self.hooks:
+                getattr(hook, name)(self)
+
+        def run(self, batches):
+            for self.step, (x, y) in enumerate(batches):
+                self.call("before_step")
+                self.opt.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.opt.step()
+
+    def main(batches, vectors):
+        net = Net()
+        net.load_words(vectors)
+        fit = Fit(net, [Thaw(net.words, 80)])
+        fit.run(batches)
+"""
+FILTER = "filter(lambda p: p.requires_grad, net.parameters())"
+LOADS_WORDS = "net.load_words(vectors)"
+SETS = "self._set(True)"
+MAKES_FIT = "fit = Fit(net, [Thaw(net.words, 80)])"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(FILTER, "[p for p in net.parameters() if p.requires_grad]")],
+        [(FILTER, "[p for _, p in self.net.named_parameters() if p.requires_grad]")],
+        [(LOADS_WORDS, "net.words.requires_grad_(False)")],
+        [(LOADS_WORDS, "for p in net.words.parameters(): p.requires_grad = False")],
+        [(LOADS_WORDS, "net.words.weight.data.copy_(vectors)"), ("(9, 4)", "(9, 4).requires_grad_(False)")],
+        [
+            (LOADS_WORDS, "pass"),
+            ("self.module, self.at = module, at", "self.module, self.at = module.requires_grad_(False), at"),
+            ("self.module, self.at = module.requires_grad_(False), at", "module.requires_grad_(False)"),
+            ("module.requires_grad_(False)", "self.module = module; self.at = at; self.module.requires_grad_(False)"),
+        ],
+        [(LOADS_WORDS, "freeze(net.words)"), ("self._set(True)", "self.module.requires_grad_(True)")],
+        [(SETS, "for p in self.module.parameters(): p.requires_grad_()")],
+        [("Thaw(net.words, 80)", "Thaw(at=80, module=net.words)")],
+        [(MAKES_FIT, "thaw = Thaw(net, 80); fit = Fit(net, [thaw])"), ("self.module.par", "self.module.words.par")],
+        [('self.call("before_step")', "for hook in self.hooks: hook.before_step(self)")],
+        [("net.parameters()), lr=lr)", "net.parameters()), lr=lr); self.net.train()")],
+    ],
+)
+def test_an_object_that_unfreezes_what_it_holds_is_flagged(edits: list[tuple[str, str]]) -> None:
+    snippet = HELD
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+def test_a_function_that_makes_both_is_flagged() -> None:
+    head = HELD[: HELD.index("    class Fit:")]
+    both = """    def main(batches, vectors):
+        net = Net()
+        net.load_words(vectors)
+        opt = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)  # !
+        hooks = [Thaw(net.words, 80)]
+        for step, (x, y) in enumerate(batches):
+            for hook in hooks:
+                hook.before_step(State(step))
+            opt.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            opt.step()
+"""
+    assert_flagged(head + both, CODE)
+    assert_clean(twin(head + both, ("opt.zero_grad()", "opt = renewed(opt, net); opt.zero_grad()")), CODE)
+    assert_clean(twin(head + both, ("State(step)", "State(step)); opt.add_param_group(group(net.words)")), CODE)
+    assert_clean(twin(head + both, ("[Thaw(net.words, 80)]", "[Thaw(teacher.words, 80)]")), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(FILTER, "net.parameters()")],
+        [(FILTER, "list(net.parameters())")],
+        [(FILTER, "filter(lambda p: p.requires_grad, net.out.parameters())")],
+        [(LOADS_WORDS, "pass")],  # nothing is frozen
+        [(LOADS_WORDS, "other.requires_grad_(False)")],
+        [(LOADS_WORDS, "net.out.requires_grad_(False)")],
+        [(LOADS_WORDS, "pass"), ("fit.run(batches)", "net.words.requires_grad_(False); fit.run(batches)")],
+        [(LOADS_WORDS, "unfreeze(net.words)")],
+        [(SETS, "self._set(False)")],
+        [(SETS, "self._set(run.step > 0)")],
+        [(SETS, "self._set(True); run.opt.add_param_group({'params': self.module.parameters()})")],
+        [(SETS, "self._set(True); run.renew()"), ("    def call(", "    def renew(self):\n            self.opt = "
+          "torch.optim.Adam(self.net.parameters())\n\n        def call(")],
+        [("Thaw(net.words, 80)", "Thaw(teacher.words, 80)")],
+        [("Thaw(net.words, 80)", "Thaw(Net().words, 80)")],
+        [("def before_step(self, run):", "def begin(self, run):\n            self._set(False)\n\n        def before_step("
+          "self, run):")],
+        [(MAKES_FIT, "thaw = Thaw(net.words, 80); thaw.before_step(None); fit = Fit(net, [thaw])")],
+        [("self.opt.step()", "print(self.step)")],
+        [("self.step, (x, y)", "self.step, (x, y)"), ("fit.run(batches)", "fit.opt = make(net); fit.run(batches)")],
+        [("fit.run(batches)", "fit.opt.add_param_group({'params': net.words.parameters()}); fit.run(batches)")],
+        [("before_step", "unused"), ('self.call("unused")', "pass")],
+        [("def _set(self, flag):", "def _set(self, flag, optimizer=None):")],
+        [("net.parameters()), lr=lr)", "net.parameters()), lr=lr); self.opt = torch.optim.SGD(net.parameters(), lr)")],
+    ],
+)  # fmt: skip
+def test_look_alikes_of_an_object_that_unfreezes_what_it_holds(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(HELD, *edits), CODE)
+
+
+def test_a_callback_of_another_file(tmp_path: Path) -> None:
+    source = dedent(HELD)
+    thaw = source[source.index("class Thaw") : source.index("class Fit")]
+    head = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\nfrom hooks import Thaw\n"
+    files = {"hooks.py": thaw, "train.py": head + source.replace(thaw, "")}
+    assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["train.py"]

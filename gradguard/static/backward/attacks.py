@@ -53,7 +53,7 @@ def _before(function: Function, step: Step, before: Sequence[Event]) -> Attack |
     for place, event in reversed(list(enumerate(before))):
         if isinstance(event, Step | OpaqueCall):
             return None
-        if isinstance(event, ZeroGrad) and _resets(event, step):
+        if isinstance(event, ZeroGrad) and resets_model(event, step):
             return None
         if isinstance(event, Backward) and trained is None:
             trained = event
@@ -62,26 +62,26 @@ def _before(function: Function, step: Step, before: Sequence[Event]) -> Attack |
     return None
 
 
-def _resets(reset: ZeroGrad, step: Step) -> bool:
+def resets_model(reset: ZeroGrad, step: Step) -> bool:
     """Whether a reset may be that of the model: ``delta.grad = None`` is that of one tensor."""
     if reset.target is None:
-        return _tensor_of(reset.source.site.node) is None
+        return tensor_of(reset.source.site.node) is None
     return reset.target == step.target or overlap(reset.modules, step.modules)
 
 
 def _attack(
     function: Function, first: Backward, trained: Backward, step: Step, before: Sequence[Event]
 ) -> Attack | None:
-    tensor = next(iter(_asked_for(first)), None)
+    tensor = next(iter(asked_for(first)), None)
     if tensor is None or any(root.source is Source.LEAF for root in trained.value.roots):
         return None
     shared = filled(function, first) & filled(function, trained)
     own = sorted(path for path in shared if step.modules is None or overlap(frozenset((path,)), step.modules))
-    resets = (event for event in reversed(before) if isinstance(event, ZeroGrad) and _resets(event, step))
+    resets = (event for event in reversed(before) if isinstance(event, ZeroGrad) and resets_model(event, step))
     return Attack(first, tensor, own[0], trained, step, next(resets, None)) if own else None
 
 
-def _asked_for(backward: Backward) -> list[str]:
+def asked_for(backward: Backward) -> list[str]:
     """The tensors whose gradients are read beside a backward of what wants one; no parameters that a loop goes over."""
     if not any(root.source is Source.LEAF for root in backward.value.roots):
         return []
@@ -97,7 +97,7 @@ def _goes_over_parameters(loop: t.Repeat) -> bool:
     return any("param" in path for path in named)
 
 
-def _tensor_of(node: object) -> str | None:
+def tensor_of(node: object) -> str | None:
     """``delta`` of ``delta.grad = None``, ``delta.grad.zero_()``."""
     if isinstance(node, t.Assign):
         targets = [target for target in node.targets if isinstance(target, t.Attribute) and target.name == "grad"]

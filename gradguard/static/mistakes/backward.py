@@ -148,6 +148,40 @@ class NoGradient:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenAttack:
+    """A reset comes before an attack of a table, whose backward leaves gradients in the model.
+
+    Args:
+        site: the reset.
+        attack: the call of the attack.
+        backward: that of the attack.
+        added_to: that of the loss which is trained.
+        used_by: the step that uses the sum.
+    """
+
+    site: Site
+    attack: Site
+    backward: Site
+    added_to: Site
+    used_by: Site
+
+
+@dataclass(frozen=True, slots=True)
+class ClippedByHook:
+    """A hook clips gradients that a ``GradScaler`` has not divided yet.
+
+    Args:
+        site: the clipping.
+        backward: what computes the gradients of the scaled loss.
+        called: where the hooks are called.
+    """
+
+    site: Site
+    backward: Site
+    called: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Unscaled:
     """A loss is backpropagated as it is, and a ``GradScaler`` that did not multiply it takes the step.
 

@@ -18,6 +18,7 @@ class Replacement:
         replaced: the statement that does.
         is_unfrozen: it was there before, and froze: the optimizer was given only what wanted gradients then.
         is_late: it was not there before: the ``forward`` of the model makes it when it first runs.
+        is_left_out: the site is where the optimizer is given the others; an object elsewhere unfreezes it.
         chosen: where that was chosen, if not in the call that makes the optimizer.
     """
 
@@ -28,6 +29,7 @@ class Replacement:
     is_unfrozen: bool = False
     chosen: Site | None = None
     is_late: bool = False
+    is_left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

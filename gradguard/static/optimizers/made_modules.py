@@ -50,7 +50,7 @@ def _registered(ref: FunctionRef, registry: t.Expr) -> Iterator[bool]:
 
 def makers_of(ref: FunctionRef, registry: t.Expr) -> Iterator[tuple[FunctionRef, t.Expr | FunctionRef | Class]]:
     """What a global dict of the program has in it, each with the function in whose terms it is written."""
-    if not isinstance(registry, t.Name) or registry.id in ref.names[0]:
+    if not isinstance(registry, t.Name) or (ref.define.name != "<module>" and registry.id in ref.names[0]):
         return
     module, name = ref.module, registry.id
     found = module.project.find(module.outline.imports[name], module) if name in module.outline.imports else None

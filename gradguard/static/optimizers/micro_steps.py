@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from gradguard.static import tree as t
 from gradguard.static.mistakes.optimizers import ScheduleLength
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
 _DEPTH = 3
+_COMPARING = frozenset(("<", "<=", ">", ">=", "=="))
 
 
 def micro_steps(flow: Flow) -> Iterator[ScheduleLength]:
@@ -28,21 +29,21 @@ def micro_steps(flow: Flow) -> Iterator[ScheduleLength]:
     ref = flow.ref
     for block in blocks_of(ref.define.body) if not flow.facts.is_test else ():
         for stmt in block:
-            every = _every(stmt)
+            every = every_of(stmt)
             if every is None or not isinstance(stmt, t.If):
                 continue
-            for call, scheduler in _stepped_beside(block):
+            for call, scheduler in stepped_beside(block):
                 yield from _counting_updates(flow, stmt.body, every, call, scheduler)
 
 
-def _every(stmt: t.Stmt) -> str | None:
+def every_of(stmt: t.Stmt) -> str | None:
     """The path of how many batches there are to an update: ``args.accumulate`` of ``if i % args.accumulate == 0:``."""
     test = stmt.test if isinstance(stmt, t.If) and not stmt.orelse else None
     found = [node for node in t.walk(test) if isinstance(node, t.Operation) and node.operator == "%"]
     return t.path_of(found[0].operands[1]) if len(found) == 1 else None
 
 
-def _stepped_beside(block: Sequence[t.Stmt]) -> Iterator[tuple[t.Call, str]]:
+def stepped_beside(block: Sequence[t.Stmt]) -> Iterator[tuple[t.Call, str]]:
     """The calls ``scheduler.step()`` among the statements of a block, each with what steps."""
     for stmt in block:
         call = stmt.value if isinstance(stmt, t.Evaluate) else None
@@ -62,7 +63,7 @@ def _counting_updates(
             is_other = path != scheduler or len(maker.assigned.get(path, [])) > 1  # wrapped by what may count itself
             if is_other or not any(steps(node, optimizer) for node in t.walk(list(body))):
                 continue
-            length = _in_updates(maker, made.value, last(every))
+            length = _in_updates(maker, made.value, last(every)) or _of_limit(ref, maker, made.value, body, every)
             if length is not None:
                 sites = (flow.site(call), Site(maker.chunk, made), length)
                 yield ScheduleLength(*sites, scheduler, is_in_epochs=False, in_updates=True)
@@ -78,6 +79,57 @@ def _in_updates(maker: FunctionRef, made: t.Expr, every: str) -> Site | None:
         return None
     given = made.argument("lr_lambda", 1)
     return _divided(maker, given, every, ("//",), _DEPTH) if given is not None else None
+
+
+def _of_limit(ref: FunctionRef, maker: FunctionRef, made: t.Expr, body: Sequence[t.Stmt], every: str) -> Site | None:
+    """Where a scheduler is told of as many steps as there are updates, by how long the function goes on."""
+    length = length_of(maker, made)
+    path = _meant(maker, length) if length is not None else None
+    if path is not None and maker is not ref:
+        head, dot, rest = path.partition(".")
+        path = path if head == "self" else f"{maker.kept_as(head)}{dot}{rest}"
+    if length is None or path is None:
+        return None
+    updates = {*_counted_up_to(ref, body), *_multiplied(ref, every)}
+    return Site(maker.chunk, length) if path in updates else None
+
+
+def _counted_up_to(ref: FunctionRef, body: Sequence[t.Stmt]) -> Iterator[str]:
+    """What a count of the updates is compared with: ``if updates >= args.max_steps: break``."""
+    counted = {t.path_of(stmt.target) for stmt in t.walk_statements(list(body)) if _counts_one(stmt)}
+    inside = set(map(id, t.walk_statements(list(body))))
+    others = [stmt for stmt in ref.define.statements if isinstance(stmt, t.Augment) and id(stmt) not in inside]
+    counted -= {t.path_of(stmt.target) for stmt in others}
+    for node in ref.define.nodes if counted else ():
+        if isinstance(node, t.Operation) and node.operator in _COMPARING and len(node.operands) == 2:
+            one, other = node.operands
+            path = _meant(ref, other) if t.path_of(one) in counted else None
+            path = _meant(ref, one) if t.path_of(other) in counted else path
+            yield from (path,) if path is not None else ()
+
+
+def _counts_one(stmt: t.Stmt) -> TypeGuard[t.Augment]:
+    return isinstance(stmt, t.Augment) and isinstance(stmt.value, t.Constant) and stmt.value.value == 1
+
+
+def _multiplied(ref: FunctionRef, every: str) -> Iterator[str]:
+    """The number of updates by which a loop goes over the batches: ``range(steps * accumulate)``."""
+    for loop in ref.define.statements:
+        for node in t.walk(loop.iterable) if isinstance(loop, t.Repeat) and loop.iterable is not None else ():
+            if isinstance(node, t.Operation) and node.operator == "*" and len(node.operands) == 2:
+                paths = [_meant(ref, each) for each in node.operands]
+                yield from (path for path in paths if path is not None and _meant_by(ref, every) in paths)
+
+
+def _meant_by(ref: FunctionRef, path: str) -> str:
+    """What a variable was bound to that is only another path: ``args.steps`` after ``steps = args.steps``."""
+    bound = ref.assigned.get(path, [])
+    return (t.path_of(bound[0]) or path) if len(bound) == 1 else path
+
+
+def _meant(ref: FunctionRef, expr: t.Expr) -> str | None:
+    path = t.path_of(expr)
+    return _meant_by(ref, path) if path is not None and len(ref.assigned.get(path, [])) < 2 else None
 
 
 def _divided(ref: FunctionRef, expr: t.Expr, every: str, signs: Sequence[str], depth: int) -> Site | None:

@@ -75,11 +75,26 @@ def _methods_meant(flow: Flow, func: t.Attribute) -> list[FunctionRef]:
 
 
 def _reached(body: list[t.Stmt]) -> Iterator[t.Stmt]:
-    """The statements of a block, and what is done from a number on: ``if task > 0: self.net.grow(10)``."""
+    """The statements of a block, and what is done from a number on: ``if task > 0: self.net.grow(10)``.
+
+    In a loop, too, and at some numbers: ``if step and step % phase == 0:``.
+    """
     for stmt in body:
         yield stmt
-        if isinstance(stmt, t.If) and isinstance(stmt.test, t.Operation) and stmt.test.operator in _ORDER:
+        if isinstance(stmt, t.Repeat) or (isinstance(stmt, t.If) and _counts(stmt.test)):
             yield from _reached(stmt.body)
+
+
+def _counts(test: t.Expr) -> bool:
+    """Whether a condition compares numbers: ``task > 0``, ``step % 100 == 0 and net.size < 16``."""
+    if isinstance(test, t.Operation) and test.operator == "and":
+        return any(map(_counts, test.operands))
+    is_period = isinstance(test, t.Operation) and test.operator == "==" and _is_remainder(test.operands[0])
+    return is_period or (isinstance(test, t.Operation) and test.operator in _ORDER)
+
+
+def _is_remainder(expr: t.Expr) -> bool:
+    return isinstance(expr, t.Operation) and expr.operator == "%"
 
 
 def made_once(ref: FunctionRef, owner: Class) -> Iterator[tuple[str, FunctionRef, t.Call]]:

@@ -37,10 +37,7 @@ def replaces(ref: FunctionRef, stmt: t.Assign, given: frozenset[str]) -> bool:
     target = t.path_of(_held(stmt.targets[0])) if len(stmt.targets) == 1 else None
     if target is None or not any(is_below(target, path) for path in given):
         return False
-    value = _unmoved(stmt.value)
-    if isinstance(value, t.Name):  # wider = nn.Linear(...); self.head = wider.to(device)
-        bound = ref.assigned.get(value.id, [])
-        value = bound[0] if len(bound) == 1 else value
+    value = _bound_once(ref, _unmoved(stmt.value))  # wider = nn.Linear(...); self.head = wider.to(device)
     if is_copy(value):
         return target in given and not _is_put_back(ref, target)  # of a part it may be that of a setting
     is_new = _copies(value) or not any(_is_of_the_old(name, target, given) for name in _longest(value))
@@ -108,7 +105,36 @@ def adds(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:
     made = next((arg.value for arg in reversed(call.args)), None)
     if made is None or not any(is_below(owner, path) for path in given):
         return False
+    named = _unmoved(made)
+    if isinstance(named, t.Name) and not _is_only_put(ref, stmt, owner, named.id):
+        return False
+    made = _bound_once(ref, named)
     return is_made(ref, made) and not any(_is_of_the_old(name, owner, given) for name in _longest(made))
+
+
+def _is_only_put(ref: FunctionRef, put: t.Stmt, owner: str, name: str) -> bool:
+    """Whether a new part is put into a module, moved, run or given back, and neither frozen nor handed on."""
+    uses = [node for node in ref.define.nodes if isinstance(node, t.Name) and node.id == name]
+    taken = [node for node in ref.define.nodes if isinstance(node, t.Attribute) and t.path_of(node.value) == name]
+    bound = [each for stmt in ref.define.statements if isinstance(stmt, t.Assign) for each in stmt.targets]
+    given_back = [stmt.value for stmt in ref.define.statements if isinstance(stmt, t.Return)]
+    run = [node.func for node in ref.define.nodes if isinstance(node, t.Call)]
+    known = {id(node) for node in (*bound, *given_back, *run, *t.walk(put))}
+    known |= {id(each.value) for each in taken if each.name in k.MOVING_METHODS}
+    return all(id(use) in known for use in uses) and not _is_listed(ref, owner)
+
+
+def _is_listed(ref: FunctionRef, owner: str) -> bool:
+    """Whether an attribute is a plain list, whose parts are nobody's."""
+    name = owner.removeprefix("self.")
+    values = [value for cls in ref.owner.lineage() for _, value in cls.assigned(name)] if ref.owner is not None else []
+    return any(isinstance(value, t.Display) or (isinstance(value, t.Call) and value.name == "list") for value in values)
+
+
+def _bound_once(ref: FunctionRef, value: t.Expr) -> t.Expr:
+    """What a variable is bound to, where that is one thing: ``wider = nn.Linear(...); self.head = wider``."""
+    bound = ref.assigned.get(value.id, []) if isinstance(value, t.Name) else []
+    return bound[0] if len(bound) == 1 else value
 
 
 def adapts(ref: FunctionRef, stmt: t.Stmt, given: frozenset[str]) -> bool:

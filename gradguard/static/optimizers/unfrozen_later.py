@@ -125,12 +125,24 @@ def _unfreezing(flow: Flow, known: _Known, stmt: t.Stmt, depth: int) -> Site | N
 
 def unfreezes(stmt: t.Stmt, modules: frozenset[str]) -> bool:
     """``net.encoder.requires_grad_(True)``, ``for p in net.encoder.parameters(): p.requires_grad = True``."""
+    return switched(stmt, modules, on=True) is not None
+
+
+def switched(stmt: t.Stmt, modules: frozenset[str], *, on: bool, told: frozenset[str] = frozenset()) -> str | None:
+    """The module, below one of some, whose parameters a statement has want gradients from there on, or not.
+
+    Args:
+        on: whether they are to want some.
+        told: the parameters of the function that are known to say so.
+    """
     if isinstance(stmt, t.Repeat):
         owners = [_owner(node, _PARAMETERS) for node in t.walk(stmt.iterable)] if stmt.iterable is not None else []
         names = {t.path_of(each) or "" for each in t.names_in(stmt.target)} if stmt.target is not None else set()
-        return _has(modules, owners) and any(_wants(each, names) for each in t.walk_statements(stmt.body))
+        is_set = any(_wants(each, names, on, told) for each in t.walk_statements(stmt.body))
+        return _first_below(modules, owners) if is_set else None
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
-    return isinstance(call, t.Call) and _is_on(call) and _has(modules, [_owner(call, ("requires_grad_",))])
+    is_set = isinstance(call, t.Call) and _says(call, on, told)
+    return _first_below(modules, [_owner(call, ("requires_grad_",))]) if is_set and call is not None else None
 
 
 def _owner(node: t.Node, methods: Sequence[str]) -> str | None:
@@ -138,23 +150,27 @@ def _owner(node: t.Node, methods: Sequence[str]) -> str | None:
     return t.path_of(func.value) if isinstance(func, t.Attribute) and func.name in methods else None
 
 
-def _has(modules: frozenset[str], owners: Sequence[str | None]) -> bool:
-    return any(owner is not None and is_below(owner, module) for owner in owners for module in modules)
+def _first_below(modules: frozenset[str], owners: Sequence[str | None]) -> str | None:
+    below = (owner for owner in owners if owner is not None and any(is_below(owner, module) for module in modules))
+    return next(below, None)
 
 
-def _wants(stmt: t.Stmt, names: set[str]) -> bool:
+def _wants(stmt: t.Stmt, names: set[str], on: bool, told: frozenset[str]) -> bool:
     if isinstance(stmt, t.Assign):
         paths = {t.path_of(target) for target in stmt.targets}
-        is_true = isinstance(stmt.value, t.Constant) and stmt.value.value is True
-        return is_true and any(f"{name}.requires_grad" in paths for name in names)
+        return _is_told(stmt.value, on, told) and any(f"{name}.requires_grad" in paths for name in names)
     call = stmt.value if isinstance(stmt, t.Evaluate) else None
-    return isinstance(call, t.Call) and _is_on(call) and _owner(call, ("requires_grad_",)) in names
+    return isinstance(call, t.Call) and _says(call, on, told) and _owner(call, ("requires_grad_",)) in names
 
 
-def _is_on(call: t.Call) -> bool:
-    """Whether ``requires_grad_`` is told so, or nothing."""
-    told = call.argument("requires_grad", 0)
-    return told is None or (isinstance(told, t.Constant) and told.value is True)
+def _says(call: t.Call, on: bool, told: frozenset[str]) -> bool:
+    """Whether ``requires_grad_`` is told so; nothing means ``True``."""
+    value = call.argument("requires_grad", 0)
+    return on if value is None else _is_told(value, on, told)
+
+
+def _is_told(value: t.Expr, on: bool, told: frozenset[str]) -> bool:
+    return (isinstance(value, t.Constant) and value.value is on) or (isinstance(value, t.Name) and value.id in told)
 
 
 def _in_callees(flow: Flow, known: _Known, call: t.Call) -> Iterator[_Known]:
