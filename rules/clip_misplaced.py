@@ -66,8 +66,8 @@ rule = Rule("GG208", "clip-misplaced", Severity.WARNING, TRAINS)
 
 
 _SCALED = (
-    "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's scale, at "
-    "first 65,536 unless `init_scale` says otherwise"
+    "the gradients are still scaled here: the threshold is compared with a norm that is larger by the scaler's scale, "
+    "at first 65,536 unless `init_scale` says otherwise"
 )
 
 

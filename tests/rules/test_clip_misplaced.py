@@ -696,7 +696,7 @@ def test_a_hook_that_clips_scaled_gradients(edits: list[tuple[str, str]]) -> Non
         [(FIRES, "self.scaler.unscale_(self.opt); " + FIRES)],
         [("norm = nn", "run.scaler.unscale_(run.opt); norm = nn")],
         [("self.limit)", "self.limit * run.scaler.get_scale())")],
-        [("self.limit = limit", "self.limit = limit * 2 ** 14  # that of the scale"), ("Clip(Hook)", "ClipScaled(Hook)")],
+        [("self.limit = limit", "self.limit = limit * 2 ** 14"), ("Clip(Hook)", "ClipScaled(Hook)")],
         [("run.net.parameters(), self.limit", 'run.net.parameters(), float("inf")')],
         [("nn.utils.clip_grad_norm_", "clip_somehow")],
         [("nn.utils.clip_grad_norm_(run.net.parameters(), self.limit)", "run.net.clip_grad_norm_(self.limit)")],

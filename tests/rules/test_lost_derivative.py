@@ -303,7 +303,8 @@ ASKED = "create_graph=self.first_order"
         [(ASKED, "create_graph=self.use_first_order")],
         [(ASKED, "create_graph=fomaml"), ("adapt(self, x, y)", "adapt(self, x, y, fomaml=False)")],
         [(ASKED, "create_graph=not second_order"), ("adapt(self, x, y)", "adapt(self, x, y, second_order=True)")],
-        [("torch.autograd.grad(loss", "autograd.grad(loss"), ("    class Inner", "    from torch import autograd\n\n    class Inner")],
+        [("torch.autograd.grad(loss", "autograd.grad(loss"),
+         ("    class Inner", "    from torch import autograd\n\n    class Inner")],
     ],
 )  # fmt: skip
 def test_a_flag_that_is_asked_the_wrong_way_round(edits: list[tuple[str, str]]) -> None:

@@ -2754,8 +2754,8 @@ def test_a_function_that_makes_both_is_flagged() -> None:
           "torch.optim.Adam(self.net.parameters())\n\n        def call(")],
         [("Thaw(net.words, 80)", "Thaw(teacher.words, 80)")],
         [("Thaw(net.words, 80)", "Thaw(Net().words, 80)")],
-        [("def before_step(self, run):", "def begin(self, run):\n            self._set(False)\n\n        def before_step("
-          "self, run):")],
+        [("def before_step(self, run):", "def begin(self, run):\n            self._set(False)\n\n        "
+          "def before_step(self, run):")],
         [(MAKES_FIT, "thaw = Thaw(net.words, 80); thaw.before_step(None); fit = Fit(net, [thaw])")],
         [("self.opt.step()", "print(self.step)")],
         [("self.step, (x, y)", "self.step, (x, y)"), ("fit.run(batches)", "fit.opt = make(net); fit.run(batches)")],
