@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradguard.static.backward.aliased_gradients import aliased_gradients
 from gradguard.static.backward.changed_between import changed_between
 from gradguard.static.backward.changed_gradients import changed_gradients
 from gradguard.static.backward.changed_in_place import changed_in_place
@@ -88,6 +89,7 @@ from gradguard.static.losses.straight_through import cancelled
 from gradguard.static.losses.taken_as_numbers import taken_as_numbers
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.mistakes.backward import (
+    AliasedGradient,
     ChangedBetween,
     ChangedGradient,
     ChangedInPlace,
@@ -240,6 +242,10 @@ class Mistakes:
     def changed_between(self) -> list[ChangedBetween]:
         """What changes weights in place between a forward and its backward, and autograd does not see."""
         return list(changed_between(self.flow)) if self.flow.facts.backwards else []
+
+    def aliased_gradients(self) -> list[AliasedGradient]:
+        """The gradients that a loop collects as they are, and resets in place."""
+        return list(aliased_gradients(self.flow)) if self.flow.facts.backwards and self.flow.facts.zero_grads else []
 
     def changed_gradients(self) -> list[ChangedGradient]:
         """Of the ``backward`` of an ``autograd.Function``: what changes a gradient in place that it is given."""
