@@ -83,6 +83,7 @@ from gradguard.static.losses.never_recorded import never_recorded
 from gradguard.static.losses.normalised_twice import normalised_twice
 from gradguard.static.losses.only_chosen import only_chosen
 from gradguard.static.losses.only_detached import only_detached
+from gradguard.static.losses.optimized_detached import optimized_detached
 from gradguard.static.losses.overwritten_terms import overwritten_terms
 from gradguard.static.losses.renewed_anchors import renewed_anchors
 from gradguard.static.losses.straight_through import cancelled
@@ -563,8 +564,8 @@ class Mistakes:
         return list(only_chosen(self.flow))
 
     def only_detached(self) -> list[OnlyDetached]:
-        """Of a ``forward``: the parameters of which it uses detached numbers alone (reads other files)."""
-        return [*only_detached(self.flow), *taken_as_numbers(self.flow)]
+        """The parameters of which a module, or an object, uses detached numbers alone (reads other files)."""
+        return [*only_detached(self.flow), *taken_as_numbers(self.flow), *optimized_detached(self.flow)]
 
     def overwritten_terms(self) -> list[OverwrittenTerm]:
         """The entries of a dict of losses that take the place of one which nothing has read."""
