@@ -75,6 +75,7 @@ from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
+from gradguard.static.losses.hard_losses import hard_losses
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
 from gradguard.static.losses.lost_derivatives import lost_derivatives
@@ -145,6 +146,7 @@ from gradguard.static.mistakes.losses import (
     Drawn,
     EstimatedEarly,
     Exchanged,
+    HardLoss,
     LiveAdvantage,
     LiveMultiplied,
     LostDerivative,
@@ -508,6 +510,10 @@ class Mistakes:
     def cut_each_step(self) -> list[CutEachStep]:
         """The states that each step of a sequence detaches, before a loss over all of it (reads other files)."""
         return list(cut_each_step(self.flow))
+
+    def hard_losses(self) -> list[HardLoss]:
+        """Of a ``forward``: where a loss of the program loses the graph of what is predicted (reads other files)."""
+        return list(hard_losses(self.flow))
 
     def cut_terms(self) -> list[CutTerm]:
         """Where a term of a loss is cut from all that is trained by it (reads other files)."""
