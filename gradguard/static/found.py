@@ -75,6 +75,7 @@ from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
+from gradguard.static.losses.given_unrecorded import given_unrecorded
 from gradguard.static.losses.hard_losses import hard_losses
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
@@ -559,7 +560,7 @@ class Mistakes:
 
     def never_recorded(self) -> list[NeverRecorded]:
         """The calls of methods under ``no_grad`` that alone run what is to be trained (reads other files)."""
-        return list(never_recorded(self.flow))
+        return [*never_recorded(self.flow), *given_unrecorded(self.flow)]
 
     def normalised_twice(self) -> list[NormalisedTwice]:
         """The losses that are given what is normalised already, or is not and should be (reads other files)."""
