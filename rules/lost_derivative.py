@@ -20,7 +20,8 @@ loss.backward()
 (du,) = torch.autograd.grad(u, t, torch.ones_like(u), create_graph=True)
 ```
 
-`retain_graph=True` keeps the graph of `u`, and makes none of the derivative.
+`retain_graph=True` keeps the graph of `u`, and makes none of the derivative. It is the same where a function is given
+`u` and returns the residual, and another one differentiates.
 
 **Not flagged.** A derivative that is a weight, a factor of what has a graph (`u * u_x`), or named as a target; one by
 which another tensor is moved, as in an attack; one whose factor is trained; that of a network which no optimizer has.
