@@ -40,7 +40,8 @@ with their graph in the residual of an equation, `(u_t - 0.1 * u_xx).pow(2)`: no
 So it is with losses that are weighed with parameters, `(torch.exp(-self.log_var) * torch.tensor(losses)).sum()`: the
 weights are all that is trained.
 
-A Dice loss takes the probabilities, not the classes that are chosen by them, `F.one_hot(logits.argmax(1))`; a penalty
+A Dice loss takes the probabilities, not the classes that are chosen by them, `F.one_hot(logits.argmax(1))`, nor
+`(probs > 0.5).float()`: also where it is picked out of a table of losses, and who adds it up sees no names. A penalty
 of the weights takes `model.named_parameters()`, not `model.state_dict()`.
 
 A network that only compares, as of a perceptual loss, must not run under `no_grad` either: the gradient goes through it
@@ -72,13 +73,21 @@ from collections.abc import Iterator
 
 from gradguard.catalogue import Rule
 from gradguard.findings import Finding, Related, Severity
-from gradguard.signs import ACTS, BACKWARD
+from gradguard.signs import ACTS, BACKWARD, sign
 from gradguard.static.fixes.edits import one_line
 from gradguard.static.fixes.rewrites import without_item
 from gradguard.static.model import Constant, Function
 from gradguard.static.reading.unrecorded import Severed
 
-rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS),))
+# A loss of two arguments, that gets less as a measure gets better, and what it makes whole numbers by.
+_COMPARES = sign("def forward", pattern=r"\bdef forward\(\s*self\s*,\s*\w[^,)\n]*,", own=True)
+_FALLS = sign("-", pattern=r"\b1(?:\.0*)?\s*-|(?:\breturn|=)\s*\(?-", own=True)
+_HARD = sign(
+    ">", "<", "max(", "round(", ".eq(", ".gt(", ".ge(", ".lt(", ".le(", "==", ".int(", ".long(", "one_hot(", "topk(",
+    pattern=r"\w\)?\s*(?:[<>]=?|==)\s*[\w.(]|\b(?:argmax|round|eq|[gl][te]|int|long|one_hot|topk|max)\(",
+)  # fmt: skip
+
+rule = Rule("GG215", "constant-term", Severity.WARNING, ((BACKWARD, ACTS), (_COMPARES, _FALLS, _HARD)))
 
 
 @rule.in_source
@@ -87,6 +96,13 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
         for each in backward.numbers:
             what = "what it is weighed with" if each.is_weighed else "what it is added to"
             yield _told(each, backward.source.site.related(f"{what} is backpropagated here"))
+    for hard in function.mistakes.hard_losses():
+        how, _, instead = _HOW[hard.how]
+        yield rule.finding(
+            hard.site,
+            f"nothing is trained by the loss `{hard.name}`: what it gives is a number, {how}, and has no gradient",
+            help=instead,
+        )
     for term in function.mistakes.cut_terms():
         yield rule.finding(
             term.site,

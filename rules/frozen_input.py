@@ -16,6 +16,9 @@ def forward(self, x):
     return self.head(x.mean(1))
 ```
 
+So it is with a model that is frozen as a whole, `model.requires_grad_(False)`, before adapters are put into its blocks,
+or the last of these are made trainable again: the embeddings stay frozen, and no adapter gets a gradient.
+
 So it is with the first layers of a model, which are given the batch itself: `x = checkpoint(self.stem, images)`.
 
 The same goes for what is computed under `no_grad`, or detached, and for a checkpoint by another name:

@@ -13,6 +13,9 @@ value_loss = advantages.pow(2).mean()
 (policy_loss + 0.5 * value_loss).backward()
 ```
 
+The log probability may have any name (`lp`), where what it is bound to says what it is, also in the function that gives
+it: `returns, values, lp = memory.finish(last)`.
+
 **Instead**, cut the graph in the loss of the policy alone:
 
 ```python
@@ -46,7 +49,20 @@ _DIFFERENCE = sign(
 )  # fmt: skip
 _COMPARED = sign("mse_loss", "smooth_l1_loss", own=True)
 
-rule = Rule("GG226", "live-advantage", Severity.WARNING, ((_PROBABLE, _DIFFERENCE), (_PROBABLE, _COMPARED)))
+# By another name, that is bound to what another function of the file gives.
+_PROBABLE_ELSEWHERE = sign("log_p", "logp", "logP", pattern=r"\blog_?[pP]|_log_?[pP]|\.log_prob\(")
+_PRODUCT = sign("*", pattern=r"\w\s*\*\s*\w", own=True)
+
+rule = Rule(
+    "GG226",
+    "live-advantage",
+    Severity.WARNING,
+    (
+        (_PROBABLE, _DIFFERENCE),
+        (_PROBABLE, _COMPARED),
+        (_PROBABLE_ELSEWHERE, _DIFFERENCE, _COMPARED, _PRODUCT),
+    ),
+)
 
 
 @rule.in_source

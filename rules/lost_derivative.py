@@ -20,7 +20,8 @@ loss.backward()
 (du,) = torch.autograd.grad(u, t, torch.ones_like(u), create_graph=True)
 ```
 
-`retain_graph=True` keeps the graph of `u`, and makes none of the derivative.
+`retain_graph=True` keeps the graph of `u`, and makes none of the derivative. It is the same where a function is given
+`u` and returns the residual, and another one differentiates.
 
 So it is with the inner gradients of what learns to learn, where a flag is asked the wrong way round: the first order is
 what needs no graph, and the meta gradient of both orders lacks the second one.

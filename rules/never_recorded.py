@@ -16,6 +16,9 @@ def loss(self, users, items):
     return F.cross_entropy(u @ v.T, torch.arange(len(u)))
 ```
 
+So it is with an object that has been given a network, `conditioner.encode(ids)` of `Conditioner(encoder)`, where the
+optimizer is given `encoder.parameters()` and the method is decorated.
+
 **Instead**, run the module itself where it is to be trained, and let the evaluation turn gradients off:
 
 ```python
@@ -51,7 +54,16 @@ _MODULE = sign("Module")
 _CALLS = sign("self.", ".", pattern=r"=[^\n=]*\b\w+\.\w+\(", own=True)
 _MEASURES = sign("loss", "Loss", "entropy", "criterion", "backward", "mse", "nll", own=True)
 
-rule = Rule("GG237", "never-recorded", Severity.ERROR, ((_DECORATED, _MODULE, _CALLS, _MEASURES),))
+# A training that calls a method of an object, whose file may be another one.
+_ASKS = sign("parameters()", pattern=r"\b(?:named_)?parameters\(\)")
+_BACKWARD = sign("backward", pattern=r"\.backward\(|\bbackward\(", own=True)
+
+rule = Rule(
+    "GG237",
+    "never-recorded",
+    Severity.ERROR,
+    ((_DECORATED, _MODULE, _CALLS, _MEASURES), (_ASKS, _CALLS, _BACKWARD)),
+)
 
 
 @rule.in_source

@@ -38,7 +38,8 @@ What is not to be trained is no parameter: use `register_buffer`, or `nn.Paramet
 
 **Not flagged.** Buffers and numbers; `grad if ctx.needs_input_grad[1] else None`, and a variable that is None only at
 first; a `backward` that returns None for all inputs; one that fills in gradients itself; a parameter that the module
-uses for something else too, as that trains it; one that is frozen, or that other code asks for.
+uses for something else too, as that trains it; one that is frozen, or that other code asks for, also by its name,
+unless that only sorts it into a group of the optimizer.
 
 **References.** <https://docs.pytorch.org/docs/stable/notes/extending.html>,
 <https://docs.pytorch.org/docs/stable/generated/torch.autograd.Function.backward.html>,

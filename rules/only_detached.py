@@ -27,6 +27,18 @@ So it is with a parameter of which only plain numbers are used, `x * self.scale.
 (`torch.exp` is what is meant), or the step sizes of a meta-learner as `self.log_rates.exp().tolist()`: `unbind()` gives
 them with their graph.
 
+So it is with a temperature that an optimizer is given by its name, where a property detaches it for every loss:
+
+```python
+self.alpha_optimizer = torch.optim.Adam([self.log_alpha])
+
+@property
+def alpha(self):
+    return self.log_alpha.exp().detach()                # right in the loss of the policy
+
+alpha_loss = -(self.alpha * (log_prob.detach() + self.target_entropy)).mean()      # its own needs `self.log_alpha`
+```
+
 **Instead**, take the values from the tensor:
 
 ```python
@@ -63,6 +75,7 @@ _DETACHED = sign(
 _CODES = sign("Embedding(", "Parameter(", pattern=r"\bself\.\w+\s*(?::[^=\n]*)?=\s*(?:\w+\.)*(?:Parameter|Embedding)\(")
 _NEAREST = sign("argmin", "min(", "argmax", "topk(", own=True)
 _CUT = sign(".detach()", ".data", own=True)
+_CUT_IN_FILE = sign(".detach()")
 
 # A parameter of which a method takes numbers.
 _TAKES = sign(
@@ -76,11 +89,20 @@ _TAKES = sign(
     own=True,
 )
 
+# An attribute that an optimizer is given by its name.
+_OPTIMIZES = sign("optim", "Adam", "SGD", "RMSprop", "Lion", "LBFGS", own=True)
+_BY_NAME = sign("self.", pattern=r"[\[(,]\s*self\.\w+\s*[\],]", own=True)
+
 rule = Rule(
     "GG243",
     "only-detached",
     Severity.ERROR,
-    ((FORWARD, _PARAMETER, _DETACHED), (FORWARD, _CODES, _NEAREST, _CUT), (_PARAMETER, _TAKES)),
+    (
+        (FORWARD, _PARAMETER, _DETACHED),
+        (FORWARD, _CODES, _NEAREST, _CUT),
+        (_PARAMETER, _TAKES),
+        (_OPTIMIZES, _BY_NAME, _CUT_IN_FILE),
+    ),
 )
 
 

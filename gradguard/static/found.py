@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradguard.static.backward.aliased_gradients import aliased_gradients
 from gradguard.static.backward.changed_between import changed_between
 from gradguard.static.backward.changed_gradients import changed_gradients
 from gradguard.static.backward.changed_in_place import changed_in_place
@@ -76,6 +77,8 @@ from gradguard.static.losses.detached_starts import detached_starts
 from gradguard.static.losses.drawn import drawn
 from gradguard.static.losses.estimated_early import estimated_early
 from gradguard.static.losses.exchanged_estimators import exchanged
+from gradguard.static.losses.given_unrecorded import given_unrecorded
+from gradguard.static.losses.hard_losses import hard_losses
 from gradguard.static.losses.inverted_orders import inverted_orders
 from gradguard.static.losses.live_advantages import live_advantages
 from gradguard.static.losses.live_multipliers import live_multipliers
@@ -85,12 +88,14 @@ from gradguard.static.losses.never_recorded import never_recorded
 from gradguard.static.losses.normalised_twice import normalised_twice
 from gradguard.static.losses.only_chosen import only_chosen
 from gradguard.static.losses.only_detached import only_detached
+from gradguard.static.losses.optimized_detached import optimized_detached
 from gradguard.static.losses.overwritten_terms import overwritten_terms
 from gradguard.static.losses.renewed_anchors import renewed_anchors
 from gradguard.static.losses.straight_through import cancelled
 from gradguard.static.losses.taken_as_numbers import taken_as_numbers
 from gradguard.static.losses.uneven_cuts import uneven_cuts
 from gradguard.static.mistakes.backward import (
+    AliasedGradient,
     ChangedBetween,
     ChangedGradient,
     ChangedInPlace,
@@ -147,6 +152,7 @@ from gradguard.static.mistakes.losses import (
     Drawn,
     EstimatedEarly,
     Exchanged,
+    HardLoss,
     LiveAdvantage,
     LiveMultiplied,
     LostDerivative,
@@ -247,6 +253,10 @@ class Mistakes:
     def changed_between(self) -> list[ChangedBetween]:
         """What changes weights in place between a forward and its backward, and autograd does not see."""
         return list(changed_between(self.flow)) if self.flow.facts.backwards else []
+
+    def aliased_gradients(self) -> list[AliasedGradient]:
+        """The gradients that a loop collects as they are, and resets in place."""
+        return list(aliased_gradients(self.flow)) if self.flow.facts.backwards and self.flow.facts.zero_grads else []
 
     def changed_gradients(self) -> list[ChangedGradient]:
         """Of the ``backward`` of an ``autograd.Function``: what changes a gradient in place that it is given."""
@@ -517,6 +527,10 @@ class Mistakes:
         """The states that each step of a sequence detaches, before a loss over all of it (reads other files)."""
         return list(cut_each_step(self.flow))
 
+    def hard_losses(self) -> list[HardLoss]:
+        """Of a ``forward``: where a loss of the program loses the graph of what is predicted (reads other files)."""
+        return list(hard_losses(self.flow))
+
     def cut_terms(self) -> list[CutTerm]:
         """Where a term of a loss is cut from all that is trained by it (reads other files)."""
         return list(cut_terms(self.flow)) if self.flow.facts.steps else []
@@ -565,7 +579,7 @@ class Mistakes:
 
     def never_recorded(self) -> list[NeverRecorded]:
         """The calls of methods under ``no_grad`` that alone run what is to be trained (reads other files)."""
-        return list(never_recorded(self.flow))
+        return [*never_recorded(self.flow), *given_unrecorded(self.flow)]
 
     def normalised_twice(self) -> list[NormalisedTwice]:
         """The losses that are given what is normalised already, or is not and should be (reads other files)."""
@@ -576,8 +590,8 @@ class Mistakes:
         return list(only_chosen(self.flow))
 
     def only_detached(self) -> list[OnlyDetached]:
-        """Of a ``forward``: the parameters of which it uses detached numbers alone (reads other files)."""
-        return [*only_detached(self.flow), *taken_as_numbers(self.flow)]
+        """The parameters of which a module, or an object, uses detached numbers alone (reads other files)."""
+        return [*only_detached(self.flow), *taken_as_numbers(self.flow), *optimized_detached(self.flow)]
 
     def overwritten_terms(self) -> list[OverwrittenTerm]:
         """The entries of a dict of losses that take the place of one which nothing has read."""

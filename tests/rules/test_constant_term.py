@@ -1516,3 +1516,106 @@ def test_look_alikes_of_what_runs_without_gradients(edits: list[tuple[str, str]]
 )
 def test_numbers_that_weigh_or_are_targets(snippet: str) -> None:
     assert_clean(snippet, CODE)
+
+
+DICE = """
+    LOSSES = {}
+
+    def register(name):
+        def keep(cls):
+            LOSSES[name] = cls
+            return cls
+        return keep
+
+    @register("bce")
+    class CrossEntropy(nn.Module):
+        def forward(self, logits, target):
+            return F.binary_cross_entropy_with_logits(logits, target)
+
+    @register("dice")
+    class Dice(nn.Module):
+        def __init__(self, limit=0.5):
+            super().__init__()
+            self.limit = limit
+
+        def forward(self, logits, target):
+            p = (torch.sigmoid(logits) > self.limit).float()  # !
+            score = (2 * (p * target).sum() + 1) / (p.sum() + target.sum() + 1)
+            return 1 - score.mean()
+
+    class Several(nn.Module):
+        def __init__(self, names):
+            super().__init__()
+            self.parts = nn.ModuleDict({name: LOSSES[name]() for name in names})
+
+        def forward(self, logits, target):
+            return sum(part(logits, target) for part in self.parts.values())
+
+    def train(net, loader, names, optimizer):
+        criterion = Several(names)
+        for x, y in loader:
+            optimizer.zero_grad()
+            criterion(net(x), y).backward()
+            optimizer.step()
+"""
+HARD = "(torch.sigmoid(logits) > self.limit).float()"
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        DICE,
+        DICE.replace(HARD, "(logits.sigmoid() > 0.5).float()"),
+        DICE.replace(HARD, "torch.sigmoid(logits).ge(0.5).float()"),
+        DICE.replace(HARD, "F.one_hot(logits.argmax(1)).float()"),
+        DICE.replace("return 1 - score.mean()", "return -score.mean()"),
+        DICE.replace("return 1 - score.mean()", "return (1 - score).mean()"),
+        DICE.replace("return 1 - score.mean()", "return (1 - score) ** 0.75"),
+        DICE.replace("LOSSES[name] = cls", "LOSSES.update({name: cls})").replace(
+            '@register("dice")', "@register_loss('dice')"
+        ),
+        DICE.replace('@register("dice")', "@LOSSES.register"),
+        DICE.replace('    @register("dice")\n', "").replace(
+            "class Several", "CRITERIA = {'dice': Dice}\n\n    class Several"
+        ),
+        DICE.replace('    @register("dice")\n', "").replace(
+            "criterion = Several(names)", "losses = nn.ModuleList([CrossEntropy(), Dice()])"
+        ),
+    ],
+)
+def test_a_loss_that_is_picked(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(DICE, (HARD, "torch.sigmoid(logits)")),
+        twin(DICE, (HARD, "(torch.sigmoid(logits) > self.limit).float() if self.hard else torch.sigmoid(logits)")),
+        twin(DICE, (HARD, "((torch.sigmoid(logits) > 0.5).float() - logits).detach() + logits")),
+        twin(DICE, (HARD, "torch.sigmoid(logits) * (target > 0)")),
+        twin(DICE, (HARD, "torch.sigmoid((torch.abs(logits) > 1).float() * logits)")),
+        twin(DICE, ("return 1 - score.mean()", "return score.mean()")),
+        twin(DICE, ("class Dice(", "class Accuracy(")),
+        twin(DICE, ("class Dice(", "class DiceMetric(")),
+        twin(DICE, ('    @register("dice")\n', "")),
+        twin(DICE, ('@register("dice")', "@METRICS.register")),
+        twin(DICE, ("LOSSES", "METRICS")),
+        twin(
+            DICE,
+            (
+                "        def forward(self, logits, target):\n            p =",
+                "        @torch.no_grad()\n        def forward(self, logits, target):\n            p =",
+            ),
+        ),
+        twin(DICE, (".backward()", ".mean()")),
+        twin(DICE, ("criterion = Several(names)", "criterion, dice = Several(names), Dice(); dice = Dice()")),
+        twin(
+            DICE,
+            ("logits, target):\n            p = (torch.sigmoid(logits)", "target, logits):\n            p = (target"),
+        ),
+        twin(DICE, ("return 1 - score.mean()", "return 1 - score.mean() + logits.pow(2).mean()")),
+    ],
+)
+def test_what_is_no_hard_loss(snippet: str) -> None:
+    assert_clean(snippet, CODE)

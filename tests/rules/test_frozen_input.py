@@ -336,3 +336,131 @@ def test_an_object_trains_it() -> None:
     assert_clean(twin(model + IN_TRAINER, ("self.net(x)", "self.net(self.embed(x))")), CODE)
     unknown = (("fit(self, loader)", "fit(self, x, y)"), ("for x, y in loader", "for _ in range(9)"))
     assert_clean(twin(model + IN_TRAINER, *unknown), CODE)
+
+
+ADAPTED = """
+    from torch.utils.checkpoint import checkpoint
+
+    class LowRank(nn.Module):
+        def __init__(self, base, rank):
+            super().__init__()
+            self.base = base
+            self.down = nn.Parameter(torch.randn(rank, base.in_features))
+            self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+
+        def forward(self, x):
+            return self.base(x) + x @ self.down.t() @ self.up.t()
+
+    class Block(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.q, self.k = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+        def forward(self, x):
+            return x + self.q(x) * self.k(x)
+
+    class Encoder(nn.Module):
+        def __init__(self, vocab, dim):
+            super().__init__()
+            self.tok = nn.Embedding(vocab, dim)
+            self.pos = nn.Embedding(64, dim)
+            self.blocks = nn.ModuleList(Block(dim) for _ in range(4))
+            self.score = nn.Linear(dim, 3)
+
+        def forward(self, ids):
+            x = self.tok(ids) + self.pos(torch.arange(ids.size(1)))
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=True)  # !
+            return self.score(x.mean(1))
+
+    def adapt(model, rank):
+        model.requires_grad_(False)
+        for block in model.blocks:
+            for name in ("q", "k"):
+                setattr(block, name, LowRank(getattr(block, name), rank))
+        model.score.requires_grad_(True)
+        return [p for p in model.parameters() if p.requires_grad]
+
+    def main(loader):
+        model = Encoder(100, 32)
+        optimizer = torch.optim.AdamW(adapt(model, 4))
+        for ids, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(ids), y).backward()
+            optimizer.step()
+"""
+ALL_OFF = "model.requires_grad_(False)"
+PUTS = "setattr(block, name, LowRank(getattr(block, name), rank))"
+HEAD_ON = "model.score.requires_grad_(True)"
+INJECTS = f"""for block in model.blocks:
+            for name in ("q", "k"):
+                {PUTS}"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(", use_reentrant=True", "")],
+        [(ALL_OFF, "for p in model.parameters():\n            p.requires_grad = False")],
+        [(ALL_OFF, "for p in model.parameters():\n            p.requires_grad_(False)")],
+        [(PUTS, "block.q = LowRank(block.q, rank)")],
+        [(HEAD_ON, "for p in model.score.parameters():\n            p.requires_grad = True")],
+        [(HEAD_ON, "pass")],
+        [
+            ("nn.Embedding(64, dim)", "nn.Parameter(torch.zeros(64, dim))"),
+            ("self.pos(torch.arange(ids.size(1)))", "self.pos[:ids.size(1)]"),
+        ],
+        [(INJECTS, "model.blocks[-1].requires_grad_(True)")],
+        [(INJECTS, "for block in model.blocks[-2:]:\n            block.requires_grad_(True)")],
+        [(INJECTS, "for p in model.blocks[-1].parameters():\n            p.requires_grad = True")],
+        [
+            ("adapt(model, 4)", "params"),
+            ("model = Encoder(100, 32)", "model = Encoder(100, 32)\n        params = adapt(model, 4)"),
+        ],
+    ],
+)
+def test_a_model_that_is_frozen_as_a_whole(edits: list[tuple[str, str]]) -> None:
+    snippet = ADAPTED
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("use_reentrant=True", "use_reentrant=False")],
+        [(ALL_OFF, "pass")],
+        [(ALL_OFF, "model.score.requires_grad_(False)")],
+        [(INJECTS, "pass")],
+        [(INJECTS, "for block in model.blocks: block.eval()")],
+        [(HEAD_ON, "model.tok.requires_grad_(True)")],
+        [(HEAD_ON, "model.requires_grad_(True)")],
+        [(HEAD_ON, "for p in model.parameters():\n            p.requires_grad = p.ndim == 1")],
+        [(HEAD_ON, "for n, p in model.named_parameters():\n            p.requires_grad = 'down' in n")],
+        [(HEAD_ON, "unfreeze(model)")],
+        [(HEAD_ON, "model.tok = LowRank(model.tok, rank)")],
+        [(HEAD_ON, "setattr(model, 'tok', LowRank(model.tok, rank))")],
+        [(HEAD_ON, "model.enable_input_require_grads()")],
+        [
+            ("x = self.tok(ids) +", "x = self.norm(self.tok(ids)) +"),
+            ("self.score = nn", "self.norm = Block(dim)\n            self.score = nn"),
+        ],
+        [
+            (
+                "self.pos(torch.arange(ids.size(1)))",
+                "self.pos(torch.arange(ids.size(1)))\n            x.requires_grad_()",
+            )
+        ],
+        [("self.tok = nn.Embedding(vocab, dim)", "self.tok = Block(vocab)")],
+        [("checkpoint(block, x, use_reentrant=True)", "block(x)")],
+        [
+            ("model = Encoder(100, 32)", "model, other = Encoder(100, 32), Encoder(100, 32)"),
+            ("adapt(model, 4)", "model.parameters()"),
+        ],
+    ],
+)
+def test_a_model_of_which_more_is_trained(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(ADAPTED, *edits), CODE)

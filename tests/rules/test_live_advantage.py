@@ -393,3 +393,102 @@ def test_a_difference_that_a_function_gives() -> None:
 )
 def test_a_difference_without_a_graph(change: tuple[str, str]) -> None:
     assert_clean(twin(DIFFERENCE_BY_HELPER, change), CODE)
+
+
+BY_ANOTHER_NAME = """
+    from collections import namedtuple
+
+    Row = namedtuple("Row", "logp value reward")
+
+    class Memory:
+        def __init__(self):
+            self.rows = []
+
+        def add(self, *items):
+            self.rows.append(Row(*items))
+
+        def collect(self, last):
+            total, targets = last, []
+            for row in reversed(self.rows):
+                total = row.reward + 0.99 * total
+                targets.append(total)
+            guesses = torch.stack([row.value for row in self.rows])
+            lp = torch.stack([row.logp for row in self.rows])
+            self.rows = []
+            return torch.stack(targets[::-1]), guesses, lp
+
+    class Learner:
+        def __init__(self, net):
+            self.net = net
+            self.optimizer = torch.optim.Adam(net.parameters())
+
+        def learn(self, memory, state):
+            with torch.no_grad():
+                _, last = self.net(state)
+            targets, vals, lp = memory.collect(last)
+            adv = targets - vals
+            actor = -(lp * adv).mean()  # !
+            critic = F.mse_loss(vals, targets)
+            loss = actor + 0.5 * critic
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def main(net, env):
+        memory, learner = Memory(), Learner(net)
+        for state in env:
+            for _ in range(5):
+                dist, value = net(state)
+                action = dist.sample()
+                state, reward = env.step(action)
+                memory.add(dist.log_prob(action), value, reward)
+            learner.learn(memory, state)
+"""
+BY_ANOTHER_NAME_HERE = """
+    def learn(net, states, actions, targets, optimizer):
+        dist, vals = net(states)
+        lp = dist.log_prob(actions).sum(-1)
+        adv = targets - vals
+        loss = -(lp * adv).mean() + 0.5 * F.mse_loss(vals, targets)  # !
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        BY_ANOTHER_NAME,
+        BY_ANOTHER_NAME.replace("-(lp * adv)", "(adv * -lp)"),
+        BY_ANOTHER_NAME.replace("row.logp for row", "row.log_prob(row.action) for row"),
+        BY_ANOTHER_NAME.replace("torch.stack([row.logp for row in self.rows])", "torch.cat(self.log_probs)"),
+        BY_ANOTHER_NAME_HERE,
+        BY_ANOTHER_NAME_HERE.replace("lp * adv", "lp.squeeze(-1) * adv"),
+    ],
+)
+def test_a_log_probability_by_another_name(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(BY_ANOTHER_NAME, ("lp * adv", "lp * adv.detach()")),
+        twin(BY_ANOTHER_NAME, ("targets - vals", "targets - vals.detach()")),
+        twin(BY_ANOTHER_NAME, ("row.logp for row", "row.weight for row")),
+        twin(BY_ANOTHER_NAME, ("[row.logp for row in self.rows])", "[row.logp for row in self.rows]).detach()")),
+        twin(BY_ANOTHER_NAME, ("[row.value for row in self.rows])", "[row.value for row in self.rows]).detach()")),
+        twin(BY_ANOTHER_NAME, ("lp\n", "torch.ones_like(lp)\n")),
+        twin(BY_ANOTHER_NAME, ("targets, vals, lp = m", "targets, lp, vals = m")),
+        twin(BY_ANOTHER_NAME, ("loss.backward()", "actor.backward(retain_graph=True); critic.backward()")),
+        twin(BY_ANOTHER_NAME, ("F.mse_loss(vals, targets)", "F.mse_loss(self.net(state)[1], targets)")),
+        twin(BY_ANOTHER_NAME, ("+ 0.5 * critic", "+ 0.5 * F.mse_loss(self.net(state)[1], targets)")),
+        twin(BY_ANOTHER_NAME_HERE, ("lp * adv", "lp * adv.detach()")),
+        twin(BY_ANOTHER_NAME_HERE, ("dist.log_prob(actions).sum(-1)", "dist.log_prob(actions).sum(-1).detach()")),
+        twin(BY_ANOTHER_NAME_HERE, ("dist.log_prob(actions).sum(-1)", "dist.mean.sum(-1)")),
+        twin(BY_ANOTHER_NAME_HERE, ("targets - vals", "targets - targets.mean()")),
+    ],
+)
+def test_what_is_no_log_probability(snippet: str) -> None:
+    assert_clean(snippet, CODE)

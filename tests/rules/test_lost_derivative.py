@@ -335,3 +335,74 @@ def test_a_flag_that_is_asked_the_wrong_way_round(edits: list[tuple[str, str]]) 
 )
 def test_flags_that_are_asked_the_right_way_round(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(INNER, *edits), "GG266")
+
+
+RESIDUAL = """
+    def diff(y, x):
+        (slope,) = torch.autograd.grad(y.sum(), x, retain_graph=True)  # !
+        return slope
+
+    def residual(u, t, x):
+        u_t = diff(u, t)
+        return u_t + u * diff(u, x)
+
+    def losses(model, points):
+        t, x = points.interior()
+        u = model(t, x)
+        return residual(u, t, x).pow(2).mean(), F.mse_loss(model(x, t), t)
+
+    def main(model, points):
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(100):
+            inside, rim = losses(model, points)
+            loss = inside + rim
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+LANGEVIN = """
+    def walk(model, x):
+        energy = model(x)
+        (slope,) = torch.autograd.grad(energy.sum(), x)
+        return x - 0.1 * slope
+
+    def main(model, loader):
+        optimizer = torch.optim.Adam(model.parameters())
+        for x in loader:
+            start = model.start(x)
+            loss = model(x).mean() - model(walk(model, start)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        RESIDUAL,
+        RESIDUAL.replace("retain_graph=True", "create_graph=False, retain_graph=True"),
+        RESIDUAL.replace("return u_t + u * diff(u, x)", "return u_t - 0.5 * u * (1 - u)"),
+        RESIDUAL.replace("u_t = diff(u, t)\n        return u_t + u * diff(u, x)", "return diff(u, t) + u"),
+    ],
+)
+def test_a_residual_of_what_a_function_is_given(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(RESIDUAL, ("retain_graph=True", "create_graph=True")),
+        twin(RESIDUAL, ("return u_t + u * diff(u, x)", "return u * u_t")),
+        twin(RESIDUAL, ("return u_t + u * diff(u, x)", "return u_t + x * t")),
+        twin(RESIDUAL, ("return u_t + u * diff(u, x)", "return u_t + t")),
+        twin(RESIDUAL, ("loss = inside + rim", "loss = rim; print(inside.item())")),
+        twin(RESIDUAL, ("u = model(t, x)", "u = teacher(t, x)"), ("inside + rim", "rim")),
+        LANGEVIN,
+        twin(LANGEVIN, ("return x - 0.1 * slope", "return x + 0.1 * slope + torch.randn_like(x)")),
+        twin(LANGEVIN, ("return x - 0.1 * slope", "x = x - 0.1 * slope\n        return x")),
+    ],
+)
+def test_what_is_no_residual(snippet: str) -> None:
+    assert_clean(snippet, CODE)

@@ -227,3 +227,120 @@ def test_the_method_of_a_base_class_in_another_file(tmp_path: Path) -> None:
     files = {"base.py": HEAD + BASE, "retriever.py": HEAD + "from base import Base\n" + INHERITED}
     line = next(n for n, text in enumerate(files["retriever.py"].splitlines(), 1) if "# !" in text)
     assert lines_in_files(tmp_path, files, CODE) == [("retriever.py", line)]
+
+
+CONDITIONED = """
+class Encoder(nn.Module):
+    def __init__(self, count, size):
+        super().__init__()
+        self.table = nn.Embedding(count, size)
+        self.mix = nn.Linear(size, size)
+
+    def forward(self, ids):
+        return self.mix(self.table(ids).mean(1))
+
+class Conditioner:
+    def __init__(self, encoder, drop=0.1):
+        self.encoder, self.drop = encoder, drop
+
+    @torch.no_grad()
+    def encode(self, ids):
+        keep = torch.rand(len(ids), 1) > self.drop
+        return self.encoder(ids * keep)
+
+def train(data, steps):
+    encoder, net = Encoder(100, 16), nn.Linear(18, 2)
+    conditioner = Conditioner(encoder)
+    optimizer = torch.optim.AdamW([
+        {"params": net.parameters(), "lr": 1e-3}, {"params": encoder.parameters(), "lr": 1e-4},
+    ])
+    for ids, x, y in data:
+        condition = conditioner.encode(ids)  # !
+        loss = F.mse_loss(net(torch.cat([x, condition], 1)), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+IN_OBJECT = """
+class Sampler:
+    def __init__(self, net):
+        self.net = net
+
+    @torch.no_grad()
+    def features(self, x):
+        return self.net(x)
+
+class Trainer:
+    def __init__(self, size):
+        self.body = nn.Sequential(nn.Linear(8, size), nn.ReLU())
+        self.head = nn.Linear(size, 2)
+        self.sampler = Sampler(self.body)
+        params = list(self.body.parameters()) + list(self.head.parameters())
+        self.optimizer = torch.optim.Adam(params, lr=1e-3)
+
+    def step(self, x, y):
+        loss = F.cross_entropy(self.head(self.sampler.features(x)), y)  # !
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        CONDITIONED,
+        CONDITIONED.replace("@torch.no_grad()", "@torch.inference_mode()"),
+        CONDITIONED.replace("conditioner.encode(ids)  # !", "conditioner.encode(ids).float()  # !"),
+        CONDITIONED.replace("for ids, x, y", "encoder.train()\n    for ids, x, y"),
+        CONDITIONED.replace("loss = F.mse", "print(conditioner.encode(ids).mean())\n        loss = F.mse"),
+        IN_OBJECT,
+        IN_OBJECT.replace("params = list", "params = [*self.body.parameters(), *self.head.parameters()] or list"),
+    ],
+)
+def test_a_network_that_an_optimizer_is_given(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(CONDITIONED, ("    @torch.no_grad()\n", "")),
+        twin(CONDITIONED, ('{"params": encoder.parameters(), "lr": 1e-4},', "")),
+        twin(CONDITIONED, ("for ids, x, y", "encoder.requires_grad_(False)\n    for ids, x, y")),
+        twin(CONDITIONED, ("F.mse_loss(net(", "encoder(ids).sum() + F.mse_loss(net(")),
+        twin(CONDITIONED, ("condition], 1)), y)", "condition], 1)), y) + penalty(encoder)")),
+        twin(CONDITIONED, ("condition], 1)), y)", "x[:, :16]], 1)), y)")),
+        twin(CONDITIONED, ("= conditioner.encode(ids)", "= encoder(ids) + conditioner.encode(ids)")),
+        twin(CONDITIONED, ("conditioner = Conditioner(encoder)", "conditioner = Conditioner(copy.deepcopy(encoder))")),
+        twin(CONDITIONED, ("optimizer.step()", "optimizer.step()\n        average(encoder, net)")),
+        twin(CONDITIONED, ("optimizer.step()", "optimizer.step()\n    return encoder.table.weight")),
+        twin(
+            CONDITIONED,
+            (
+                "self.encoder(ids * keep)",
+                "self.encoder(ids * keep)\n\n    def loss(self, ids): return self.encoder(ids).sum()",
+            ),
+        ),
+        twin(IN_OBJECT, ("    @torch.no_grad()\n", "")),
+        twin(IN_OBJECT, ("list(self.body.parameters()) + ", "")),
+        twin(IN_OBJECT, ("self.head(self.sampler.features(x))", "self.head(self.body(x))")),
+        twin(IN_OBJECT, ("self.head(self.sampler.features(x))", "self.head(self.body(self.sampler.features(x)))")),
+        twin(IN_OBJECT) + "\n    def other(self, x):\n        self.body(x).sum().backward()\n",
+        twin(IN_OBJECT) + "\ndef fit(trainer, x):\n    trainer.body(x).sum().backward()\n",
+    ],
+)
+def test_a_network_that_is_trained_otherwise(snippet: str) -> None:
+    assert_clean(snippet, CODE)
+
+
+def test_an_object_of_another_file(tmp_path: Path) -> None:
+    at = CONDITIONED.index("def train")
+    head = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+    files = {
+        "conditions.py": head + CONDITIONED[:at],
+        "train.py": head + "from conditions import Conditioner, Encoder\n" + CONDITIONED[at:].replace("  # !", ""),
+    }
+    assert lines_in_files(tmp_path, files, CODE) == [("train.py", 12)]
+    files["conditions.py"] = files["conditions.py"].replace("    @torch.no_grad()\n", "")
+    assert lines_in_files(tmp_path, files, CODE) == []

@@ -320,3 +320,37 @@ def test_a_parameter_that_is_named_as_a_method_of_others(tmp_path: Path, more: s
 )
 def test_a_parameter_that_other_code_has(tmp_path: Path, more: str, edit: tuple[str, str]) -> None:
     assert quantised(tmp_path, more, edit) == []
+
+
+SORTED = "def groups(m): return [p for n, p in m.named_parameters() if n.endswith('act.beta')]"
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        SORTED,
+        "def groups(m): return [dict(params=[p for n, p in m.named_parameters() if 'act.beta' in n], lr=0.1)]",
+        'def groups(m): return [p for n, p in m.named_parameters() if not n.endswith("act.beta")]',
+        f"{SORTED}\n    teacher = nn.Linear(1, 1).requires_grad_(False)",
+    ],
+)
+def test_a_parameter_that_is_sorted_into_a_group_by_its_name(helper: str) -> None:
+    assert_flagged(SWISH.format(**(AS_USUAL | {"mark": "  # !", "helper": helper})), CODE)
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        f"{SORTED}\n    def freeze(m):\n        for p in groups(m): p.requires_grad = False",
+        f"{SORTED}\n    def freeze(m):\n        for p in groups(m): p.requires_grad_(False)",
+        f"{SORTED}\n    def shrink(m):\n        for p in groups(m): p.data *= 0.9",
+        f"{SORTED}\n    def shrink(m):\n        for p in groups(m): p.mul_(0.9)",
+        "def find(m): return m.state_dict()['act.beta']",
+        "def by_hand(m, value): dict(m.named_parameters())['act.beta'].copy_(value)",
+        "def decay(m):\n        for n, p in m.named_parameters():\n            if n == 'act.beta': yield p",
+        "def show(m): return f'{m.act.beta + 1}'",
+        "def penalty(m): return sum(p.sum() for n, p in m.named_parameters() if n == 'x') + m.act.beta",
+    ],
+)
+def test_a_parameter_that_is_known_by_its_name(helper: str) -> None:
+    assert_clean(SWISH.format(**(AS_USUAL | {"helper": helper})), CODE)

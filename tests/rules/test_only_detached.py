@@ -548,3 +548,96 @@ def test_something_else_has_the_parameter(more: str) -> None:
 )  # fmt: skip
 def test_look_alikes_of_rates(edits: list[tuple[str, str]]) -> None:
     assert_clean(twin(RATES, *edits), CODE)
+
+
+TEMPERATURE = """
+    class Agent:
+        def __init__(self, actor, critic, dim):
+            self.actor, self.critic = actor, critic
+            self.log_alpha = torch.zeros(1, requires_grad=True)
+            self.target_entropy = -float(dim)
+            self.optimizer = torch.optim.Adam([
+                {"params": actor.parameters()}, {"params": [self.log_alpha], "lr": 1e-3},
+            ])
+
+        @property
+        def alpha(self):
+            return self.log_alpha.exp().detach()  # !
+
+        def update(self, states):
+            actions, log_prob = self.actor(states)
+            actor_loss = (self.alpha * log_prob - self.critic(states, actions)).mean()
+            alpha_loss = -(self.alpha * (log_prob + self.target_entropy)).mean()
+            self.optimizer.zero_grad()
+            (actor_loss + alpha_loss).backward()
+            self.optimizer.step()
+            return self.log_alpha.item()
+"""
+GETTER = "return self.log_alpha.exp().detach()  # !"
+IN_LINE = """
+    class Learner(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+            self.margin = nn.Parameter(torch.tensor(0.5))
+            self.opt_net = torch.optim.SGD(net.parameters(), lr=0.1)
+            self.opt_margin = torch.optim.SGD([self.margin], lr=0.1)
+
+        def step(self, x, y):
+            margin = self.margin.clamp(min=0).detach()  # !
+            loss = F.relu(self.net(x) - y + margin).mean() - 0.1 * margin
+            self.opt_net.zero_grad()
+            self.opt_margin.zero_grad()
+            loss.backward()
+            self.opt_net.step()
+            self.opt_margin.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        TEMPERATURE,
+        TEMPERATURE.replace("torch.zeros(1, requires_grad=True)", "nn.Parameter(torch.zeros(()))"),
+        TEMPERATURE.replace("torch.zeros(1, requires_grad=True)", "torch.zeros(1).requires_grad_()"),
+        TEMPERATURE.replace("exp().detach()", "detach().exp()"),
+        TEMPERATURE.replace("@property\n        def alpha(self)", "def alpha(self)").replace(
+            "self.alpha ", "self.alpha() "
+        ),
+        TEMPERATURE.replace("self.log_alpha.exp().detach()", "F.softplus(self.log_alpha).detach()"),
+        TEMPERATURE + "\n        def load(self, state):\n            self.log_alpha.data.copy_(state)\n",
+        TEMPERATURE + "\n    def show(agent):\n        print(agent.log_alpha.item(), agent.alpha)\n",
+        IN_LINE,
+    ],
+)
+def test_what_an_optimizer_is_given_by_its_name(snippet: str) -> None:
+    assert_flagged(snippet, CODE)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        twin(TEMPERATURE, ("-(self.alpha *", "-(self.log_alpha.exp() *")),
+        twin(TEMPERATURE, ("-(self.alpha *", "-(self.log_alpha *")),
+        twin(TEMPERATURE, ("exp().detach()", "exp()")),
+        twin(TEMPERATURE, ('{"params": [self.log_alpha], "lr": 1e-3},', "")),
+        twin(TEMPERATURE, ("requires_grad=True", "requires_grad=False")),
+        twin(TEMPERATURE, ("torch.zeros(1, requires_grad=True)", "torch.zeros(1)")),
+        twin(TEMPERATURE, ("return self.log_alpha.item()", "self.log_alpha.grad = log_prob.mean()")),
+        twin(TEMPERATURE, ("return self.log_alpha.item()", "self.log_alpha.data.add_(0.1)")),
+        twin(TEMPERATURE, ("return self.log_alpha.item()", "self.log_alpha = self.log_alpha * 2")),
+        twin(TEMPERATURE, ("return self.log_alpha.item()", "return penalty(self.log_alpha)")),
+        twin(TEMPERATURE, ("return self.log_alpha.item()", "return getattr(self, 'log_alpha').exp()")),
+        twin(TEMPERATURE) + "\n    def tune(agent, kl):\n        (agent.log_alpha * kl).sum().backward()\n",
+        twin(TEMPERATURE)
+        + "\n    class Other(Agent):\n        def loss(self, kl):\n            return self.log_alpha * kl\n",
+        twin(TEMPERATURE) + "\n        def loss(self, kl):\n            return self.log_alpha * kl\n",
+        twin(IN_LINE, (".clamp(min=0).detach()", ".clamp(min=0)")),
+        twin(IN_LINE, ("[self.margin]", "self.net.parameters()")),
+        twin(IN_LINE, ("- 0.1 * margin", "- 0.1 * self.margin")),
+        twin(IN_LINE, ("- 0.1 * margin", "+ sum(p.norm() for p in self.parameters())")),
+        twin(IN_LINE) + "\n    def all_of(m):\n        return dict(m.named_parameters())['margin']\n",
+    ],
+)
+def test_what_an_optimizer_trains(snippet: str) -> None:
+    assert_clean(snippet, CODE)

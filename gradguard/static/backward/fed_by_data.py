@@ -29,14 +29,14 @@ def is_fed_data(flow: Flow, owner: Class) -> bool:
         for call in (call for call in ref.calls if call.name == owner.name):
             if ref.module.value_of(call.func).ref is not owner or ref.owner is owner:
                 continue
-            path = _bound(ref, call)
+            path = bound_path(ref, call)
             if path is None or not _is_run_on_data(flow, ref, path):
                 return False
             found = True
     return found
 
 
-def _bound(ref: FunctionRef, call: t.Call) -> str | None:
+def bound_path(ref: FunctionRef, call: t.Call) -> str | None:
     """The variable, or the attribute of what is no module itself, that an object is put into: ``Net().to(device)``."""
     for stmt in ref.define.statements:
         value = stmt.value if isinstance(stmt, t.Assign) and len(stmt.targets) == 1 else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradguard.static import tree as t
 from gradguard.static.backward.fed_by_data import is_fed_data
+from gradguard.static.backward.frozen_as_whole import are_frozen_with_all
 from gradguard.static.mistakes.backward import FrozenInput
 from gradguard.static.optimizers.made_modules import is_made
 from gradguard.static.optimizers.trained_apart import cut
@@ -42,9 +43,12 @@ def frozen_inputs(flow: Flow) -> Iterator[FrozenInput]:
             continue
         given = [arg.value for arg in call.args if arg.keyword is None][-1 if "_sequential" in call.name else 1 :]
         before = _layers_before(flow, written, given)
-        if before is None or not all(each.is_cut or _is_frozen(flow, owner, each.name) for each in before):
+        if before is None:
             continue
         runs = _run_by(flow, call)
+        learning = {each.name for each in before if not each.is_cut and not _is_frozen(flow, owner, each.name)}
+        if learning and not are_frozen_with_all(flow, owner, learning, runs):
+            continue
         if any(_is_frozen(flow, owner, each) for each in runs) or _may_want(flow):
             continue
         if before or (ref.define.name == "forward" and _is_of_data(flow, owner, runs)):

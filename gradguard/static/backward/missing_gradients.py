@@ -33,9 +33,12 @@ _SETTINGS = "args?|opts?|cfg|conf|config|hparams|hps?|params|parser|FLAGS|option
 # A parameter is not called: ``optimizer.step()`` is no use of the step size of a quantizer, ``self.step``.
 _LOOKS = r"\.(?:detach|item|tolist|shape|numel|size)\b|[ \t]*\("
 _OUTSIDE = (
-    rf"(?<![\w.])(?:[\w\[\]]+\.)*(?!(?:{_SETTINGS})\.)[\w\[\]]+\.NAME\b(?!{_LOOKS})|\)\.NAME\b(?!{_LOOKS})|"
+    rf"(?<![\w.])(?!(?<=['\"])\w)(?:[\w\[\]]+\.)*(?!(?:{_SETTINGS})\.)[\w\[\]]+\.NAME\b(?!{_LOOKS})|\)\.NAME\b(?!{_LOOKS})|"
     r"attr\([^)\n]*['\"]NAME['\"]"
 )
+# By its name in the module, ``"quant.beta"``, but to sort parameters into groups.
+_BY_NAME = r"^(?![^\n]*\bfor\b[^\n]*\bnamed_parameters\([^\n]*\bif\b)[^\n]*['\"](?:[\w\[\]]+\.)+NAME\b"
+_SETS_EACH = re.compile(r"\w\.(?:requires_grad(?:_\(|\s*=(?!=))|data\b|(?:add|sub|mul|copy|lerp)_\()")
 _SAME_VALUES = frozenset(
     "to type type_as view reshape unsqueeze squeeze expand expand_as contiguous float double half bfloat16 clone abs "
     "exp sigmoid clamp clamp_min relu t transpose permute flatten".split()
@@ -308,7 +311,18 @@ def _is_trained_by_nothing_else(ref: FunctionRef, name: str, given: Iterable[_Gi
     if any(_uses_otherwise(method, f"self.{name}", of_input) for method in methods_of(owner)):
         return False
     outside = re.compile(_OUTSIDE.replace("NAME", name))
-    return not survey.acts(name, outside, ref.module) and not survey.is_base(owner.name, ref.module)
+    if survey.acts(name, outside, ref.module) or survey.is_base(owner.name, ref.module):
+        return False
+    return not _is_known_by_name(ref, name)
+
+
+def _is_known_by_name(ref: FunctionRef, name: str) -> bool:
+    """Whether the program may do something to it by its name in the module; to sort it into a group is nothing."""
+    survey, anyhow = ref.module.project.survey, re.compile(_BY_NAME.replace("NAME", name))
+    if survey.acts(name, anyhow, ref.module):
+        return True
+    sorting = re.compile(rf"['\"](?:[\w\[\]]+\.)+{name}\b")
+    return survey.acts(name, sorting, ref.module) and survey.mentions(_SETS_EACH, ref.module)
 
 
 def _nodes_of(given: _Given) -> Iterator[t.Node]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
 from gradguard.static.losses.moving_targets import compared, cuts, runs_of, unshaped
-from gradguard.static.losses.sums import At, contained, scope_of
+from gradguard.static.losses.sums import At, bound_at, contained, scope_of
 from gradguard.static.mistakes.losses import LiveAdvantage
 from gradguard.static.model import Mode
 from gradguard.static.program.functions import FunctionRef
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOG_PROBABILITY = re.compile(
     r"(?:^|_)log_?(?:p|pi|prob|probs|probas|probabilit(?:y|ies))s?(?:$|_)|(?:^|_)ratios?$", re.I
 )
+_DEPTH = 3
 _VALUE = re.compile(r"(?:^|_)(?:v|vs|vf|values?|vals?|state_?values?|baselines?|critic\w*)$", re.I)
 
 
@@ -57,7 +58,7 @@ def _weights_in(flow: Flow, node: t.Node) -> list[t.Expr]:
     if not isinstance(node, t.Operation) or node.operator != "*" or len(node.operands) != 2:
         return []
     ways = (node.operands, node.operands[::-1])
-    return [weight for other, weight in ways if _is_log_probability(flow, other)]
+    return [w for other, w in ways if _is_log_probability(flow, other) or _is_bound_to_log_probability(flow, other)]
 
 
 def _is_weight(flow: Flow, node: t.Node, advantage: t.Expr) -> bool:
@@ -175,10 +176,25 @@ def _is_log_probability(flow: Flow, expr: t.Expr) -> bool:
     expr = _plain(expr)
     if isinstance(expr, t.Call) and expr.name in ("stack", "cat") and len(expr.args) in (1, 2):
         return _is_log_probability(flow, expr.args[0].value)
+    if isinstance(expr, t.Comprehension):
+        return _is_log_probability(flow, expr.element)
     if isinstance(expr, t.Call) and isinstance(expr.func, t.Attribute):
         return expr.func.name == "log_prob" or _is_log_probability(flow, expr.func.value)
     name = (t.path_of(expr) or "").rpartition(".")[2]
     return _LOG_PROBABILITY.search(name) is not None and not any(cuts(flow, part) for part in t.walk(expr))
+
+
+def _is_bound_to_log_probability(flow: Flow, expr: t.Expr) -> bool:
+    """Whether a variable by another name is one, here or in the function that gives it: ``lp`` of ``lp, v = run()``."""
+    scope, expr = scope_of(flow), unshaped(_plain(expr))
+    at: At | None = At(scope, expr, scope.place(expr)) if isinstance(expr, t.Name) else None
+    for _ in range(_DEPTH):
+        at = bound_at(at) if at is not None else None
+        if at is None or any(cuts(at.scope.flow, part) for part in t.walk(at.expr)):
+            return False
+        if _is_log_probability(at.scope.flow, at.expr):
+            return True
+    return False
 
 
 def _plain(expr: t.Expr) -> t.Expr:
@@ -194,9 +210,11 @@ def _value_of(flow: Flow, advantage: t.Expr, trained: Sequence[tuple[t.Node, t.E
         trained: the losses that compare values with returns, each with a side of it.
     """
     difference = _difference(flow, unshaped(advantage))
-    if difference is None or _is_cut(flow, advantage):
+    if difference is None:
         return None
     value = unshaped(difference[1])
+    if _is_cut(flow, advantage, is_trained=_is_gathered(flow, value, trained)):
+        return None
     if any(cuts(flow, part) for each in difference for part in t.walk(each)):
         return None
     if not _may_be_value(value) and not (_are_compared(difference, trained) and runs_of(flow, value)):
@@ -246,18 +264,45 @@ def _goes_on_from(value: t.Expr, path: str) -> bool:
     return any(isinstance(node, t.Name | t.Attribute) and t.path_of(node) == path for node in t.walk(value))
 
 
-def _is_cut(flow: Flow, advantage: t.Expr) -> bool:
-    """Whether its graph is cut afterwards, or none is recorded where it is computed."""
+def _is_cut(flow: Flow, advantage: t.Expr, *, is_trained: bool) -> bool:
+    """Whether its graph is cut afterwards, or none is recorded where it is computed.
+
+    Args:
+        is_trained: a loss shows that the value has a graph, wherever that comes from.
+    """
     path = t.path_of(advantage)
     later = flow.ref.assigned.get(path, []) if path is not None else []
     if any(cuts(flow, part) for value in (advantage, *later) for part in t.walk(value)):
         return True
     known = flow.read(flow.canonical(path), flow.final) if path is not None else None
-    if known is not None and not known.reach:
+    if known is not None and not known.reach and not is_trained:
         return True
     silent = {forward.site.node for forward in flow.facts.forwards if forward.mode is Mode.OFF}
     began = {node_of(root.key) for root in known.roots if root.source is Source.GRAPH} if known is not None else set()
     return bool(began & silent)
+
+
+def _is_gathered(flow: Flow, value: t.Expr, trained: Sequence[tuple[t.Node, t.Expr]]) -> bool:
+    """Whether a value is put together of the rows of a rollout, as they are, and its loss is backpropagated here."""
+    path, scope = t.path_of(value), scope_of(flow)
+    losses = [loss for loss, side in trained if path is not None and t.path_of(side) == path]
+    at = bound_at(At(scope, value, scope.place(value))) if losses else None
+    for _ in range(_DEPTH):
+        if at is None or any(cuts(at.scope.flow, part) for part in t.walk(at.expr)):
+            return False
+        if isinstance(at.expr, t.Call) and at.expr.name in ("stack", "cat"):
+            return any(_is_backpropagated(flow, loss) for loss in losses)
+        at = bound_at(at)
+    return False
+
+
+def _is_backpropagated(flow: Flow, loss: t.Node) -> bool:
+    """Whether something is a term of what a backward is called on."""
+    scope = scope_of(flow)
+    given = [expr for each in flow.facts.backwards for expr in _given(each.source.site.node)]
+    bound = [term.bound for expr in given for term in contained(At(scope, expr, scope.place(expr)))]
+    stmts = [*given, *(each.value for each in bound if isinstance(each, t.Assign))]
+    return any(node is loss for each in stmts for node in t.walk(each))
 
 
 def _are_compared(difference: Sequence[t.Expr], trained: Sequence[tuple[t.Node, t.Expr]]) -> bool:

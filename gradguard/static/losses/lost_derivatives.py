@@ -32,13 +32,15 @@ def derivatives(flow: Flow, terms: Sequence[tuple[t.Expr, Value]]) -> Iterator[H
     Those of which that is not known yet are open: ``u_x - torch.exp(-x)`` may be a part of ``u_x - torch.exp(-x) + u``.
     """
     for expr, value in terms:
-        others = [other for other, each in terms if other is not expr and not is_setting(each)]
+        others = [(other, each) for other, each in terms if other is not expr and _may_have_graph(each)]
         for term in _lost(flow, expr, value) if others else ():
             node = term.site.node
             of = set(_differentiated(flow, node, term.copied, _DEPTH)) if isinstance(node, t.Expr) else set()
             of = {path for path in of if _is_graph(flow, path)}
-            is_beside = any(not of.isdisjoint(_paths(flow, other, _DEPTH)) for other in others)
-            yield Holding(Held.SLOPE, term._replace(is_open=not is_beside))
+            beside = [other for other, each in others if not is_setting(each) or _is_one_of(each, of)]
+            is_beside = any(not of.isdisjoint(_paths(flow, other, _DEPTH)) for other in beside)
+            if beside:
+                yield Holding(Held.SLOPE, term._replace(is_open=not is_beside))
 
 
 def _lost(flow: Flow, expr: t.Expr, value: Value) -> Iterator[Term]:
@@ -82,10 +84,20 @@ def _is_first(copied: Copied) -> bool:
     return copied.how is Severed.NO_CREATE_GRAPH and not copied.is_second
 
 
+def _may_have_graph(value: Value) -> bool:
+    """Whether a term has a graph here, or may have one as the caller knows: ``u`` of ``residual(u, t, x)``."""
+    return not is_setting(value) or any(root.source is Source.PARAM for root in value.roots)
+
+
+def _is_one_of(value: Value, paths: set[str]) -> bool:
+    """Whether a value is computed of an argument that is differentiated itself: so that has a graph."""
+    return any(root.source is Source.PARAM and root.base in paths for root in value.roots)
+
+
 def _is_graph(flow: Flow, path: str) -> bool:
     """Whether a variable has a graph that is no leaf's."""
     value = flow.current_env.get(flow.canonical(path))
-    return value is not None and any(root.source in (Source.GRAPH, Source.CALL) for root in value.roots)
+    return value is not None and any(root.source in (Source.GRAPH, Source.CALL, Source.PARAM) for root in value.roots)
 
 
 def _differentiated(flow: Flow, expr: t.Expr, copied: Copied, depth: int) -> Iterator[str]:

@@ -46,7 +46,7 @@ def never_recorded(flow: Flow) -> Iterator[NeverRecorded]:
         cls, method = _method(flow, call)
         if cls is None or method is None or not _turns_off(flow, method):
             continue
-        for path in _parts_run(method) if _is_of_loss(flow, call) else ():
+        for path in _parts_run(method) if is_of_loss(flow, call) else ():
             made = _made(cls, path)
             is_meant = made is None or not _is_never_recorded(cls, path) or _is_meant(flow, cls, path, made)
             if made is not None and not is_meant and not flow.facts.called_without_grad():  # that reads the most
@@ -56,7 +56,7 @@ def never_recorded(flow: Flow) -> Iterator[NeverRecorded]:
                 break
 
 
-def _is_of_loss(flow: Flow, call: t.Call) -> bool:
+def is_of_loss(flow: Flow, call: t.Call) -> bool:
     """Whether a loss that has a graph is computed with what a call gives."""
     return call not in set(cut(flow.ref.define)) and any(_leads_to(flow, call, loss) for loss in _losses(flow))
 

@@ -89,7 +89,7 @@ def _is_of_numbers_alone(cls: Class, name: str) -> bool:
         if _SETS_UP.search(method.define.name) is not None:
             continue
         uses = [n for n in method.define.all(t.Attribute) if t.path_of(n) == f"self.{name}"]
-        if uses and (not set(uses) <= _looked_at(method.define) or _is_set(method.define, f"self.{name}")):
+        if uses and (not set(uses) <= _looked_at(method.define) or is_set(method.define, f"self.{name}")):
             return False
     return True
 
@@ -105,7 +105,7 @@ def _looked_at(define: t.Define) -> set[t.Node]:
     return found
 
 
-def _is_set(define: t.Define, path: str) -> bool:
+def is_set(define: t.Define, path: str) -> bool:
     """Whether a method changes a parameter by hand: ``self.scale.data.mul_(0.9)``, ``self.scale.data = ...``."""
     for node in define.nodes:
         func = node.func if isinstance(node, t.Call) else None

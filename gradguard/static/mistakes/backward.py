@@ -8,6 +8,21 @@ from gradguard.static.source import Site
 
 
 @dataclass(frozen=True, slots=True)
+class AliasedGradient:
+    """A gradient is collected as it is, and reset in place before the next backward fills it again.
+
+    Args:
+        site: what collects it.
+        path: the collection.
+        reset: what zeroes it.
+    """
+
+    site: Site
+    path: str
+    reset: Site
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedGradient:
     """The ``backward`` of an ``autograd.Function`` changes a gradient in place that it is given.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gradguard.static.reading.unrecorded import Severed
 from gradguard.static.source import Site
 
 
@@ -85,6 +86,21 @@ class LiveMultiplied:
     fixed: Site
     multiplier: str
     is_multiplier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HardLoss:
+    """A loss that a program picks gives a number without a gradient.
+
+    Args:
+        site: what takes the gradient away.
+        name: its class.
+        how: by a comparison, or by whole numbers.
+    """
+
+    site: Site
+    name: str
+    how: Severed
 
 
 @dataclass(frozen=True, slots=True)
