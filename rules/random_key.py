@@ -32,10 +32,9 @@ Keep what is the same in all epochs under the `index`, or empty the cache where 
 So is a number that follows a schedule, as a temperature that is another one in each step (`kernel(0.99**step)`), and a
 class that is made for it, where the base keeps all classes (`__init_subclass__`). Round it: `round(temperature, 1)`.
 
-**Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand, or one that is made whole
-(`int(8 * random.random())`); caches that
-ask for their own length, that are gone through as a record is, or that something is taken out of; `lru_cache`, which
-has a bound of its own (GG404 tells of those that have none).
+**Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand, or one that
+is made whole (`int(8 * random.random())`); caches that ask for their own length, that are gone through as a record is,
+or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of those that have none).
 
 **References.** <https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading> (each worker has
 its own copy of the dataset),
