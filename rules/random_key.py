@@ -21,6 +21,9 @@ def __getitem__(self, index):
     return self.cache[index][start : start + self.size]
 ```
 
+So it is where an object keeps things for others, and one of them draws: `self.spectra.get((index, gain), make)`, with
+`gain = 10 ** (random.uniform(-6, 6) / 20)`, also where that is 1 outside of a training.
+
 A count that only goes up is as bad: with `key = (self.epoch, index)` nothing of an earlier epoch is ever found again,
 and all of it stays; so it is with the number of the call, as the seed of what is made (`self.ids(word, self.calls)`).
 Keep what is the same in all epochs under the `index`, or empty the cache where the epoch changes; let seeds come again:
@@ -29,9 +32,9 @@ Keep what is the same in all epochs under the `index`, or empty the cache where 
 So is a number that follows a schedule, as a temperature that is another one in each step (`kernel(0.99**step)`), and a
 class that is made for it, where the base keeps all classes (`__init_subclass__`). Round it: `round(temperature, 1)`.
 
-**Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand; caches that
-ask for their own length, that are gone through as a record is, or that something is taken out of; `lru_cache`, which
-has a bound of its own (GG404 tells of those that have none).
+**Not flagged.** Draws of few: one of the files (`randrange(len(self.files))`), a number below ten thousand, or one that
+is made whole (`int(8 * random.random())`); caches that ask for their own length, that are gone through as a record is,
+or that something is taken out of; `lru_cache`, which has a bound of its own (GG404 tells of those that have none).
 
 **References.** <https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading> (each worker has
 its own copy of the dataset),
@@ -50,8 +53,8 @@ from gradguard.static.mistakes.kept import RandomKey
 from gradguard.static.model import Function
 
 _DRAWS = sign(
-    "rand", "integers(", "uniform(", "normal(", "gauss(", "uuid", "time", "Crop",
-    pattern=r"rand\w*\(|\b(?:integers|uniform|\w*normal|gauss|uuid\d|time|time_ns|perf_counter|monotonic)\(|Crop",
+    "rand", "integers(", "uniform", "normal", "gauss(", "uuid", "time", "Crop",
+    pattern=r"rand\w*\(|\b(?:integers|uniform_?|\w*normal_?|gauss|uuid\d|time|time_ns|perf_counter|monotonic)\(|Crop",
 )  # fmt: skip
 
 # A count among others, in a tuple or a text.

@@ -49,6 +49,7 @@ from gradguard.static.kept.default_lists import default_lists
 from gradguard.static.kept.exit_stacks import left_on_stacks
 from gradguard.static.kept.finalizers import kept_by_finalizers
 from gradguard.static.kept.forgotten_handles import forgotten_handles
+from gradguard.static.kept.jobs_in_turn import jobs_in_turn
 from gradguard.static.kept.kept_contexts import kept_contexts
 from gradguard.static.kept.kept_when_done import kept_when_done
 from gradguard.static.kept.keys_given import keys_given
@@ -449,7 +450,7 @@ class Mistakes:
 
     def kept_when_done(self) -> list[KeptWhenDone]:
         """The lists that it goes over, and out of which it takes nothing that is done (reads other files)."""
-        return list(kept_when_done(self.flow))
+        return [*kept_when_done(self.flow), *jobs_in_turn(self.flow)]
 
     def left_running(self) -> list[LeftRunning]:
         """The objects with a thread that it makes in each iteration, and does not end (reads other files)."""

@@ -750,3 +750,91 @@ def test_the_head_of_a_call() -> None:
 )
 def test_the_head_of_a_call_that_is_reset(head: str, after: str) -> None:
     assert_clean(HEAD_OF_CALL.replace("HEAD", head).replace("AFTER", after).replace("MARK", ""), CODE)
+
+
+TASKS = """
+    import copy
+
+    def put(module, name, value):
+        del module._parameters[name]
+        setattr(module, name, value)
+
+    def twin_of(net):
+        return copy.deepcopy(net).train()
+
+    class Inner:
+        def __init__(self, net, rate):
+            self.net, self.rate, self.kept = net, rate, copy.deepcopy(net)
+
+        def fresh(self):
+            one = copy.deepcopy(self.net)
+            return one
+
+        def fit(self, x, y):
+            fast = self.fresh()
+            loss = F.mse_loss(fast(x), y)
+            loss.backward(create_graph=True)  # !
+            slopes = [p.grad for p in fast.parameters()]
+            for (name, p), g in zip(list(self.net.named_parameters()), slopes):
+                put(fast, name, p - self.rate * g)
+            return fast, loss.item()
+
+    def train(net, tasks):
+        inner = Inner(net, 0.1)
+        optimizer = torch.optim.Adam(net.parameters())
+        for x, y, xq, yq in tasks:
+            fast, begun = inner.fit(x, y)
+            optimizer.zero_grad()
+            F.mse_loss(fast(xq), yq).backward()
+            optimizer.step()
+"""
+FRESH = "fast = self.fresh()"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (FRESH, FRESH),
+        (FRESH, "fast = twin_of(self.net)"),
+        (FRESH, "self.kept.zero_grad()\n            fast = twin_of(self.net)"),
+        ("one = copy.deepcopy(self.net)", "one = copy.deepcopy(self.net).to(self.rate.device)"),
+        (
+            "one = copy.deepcopy(self.net)\n            return one",
+            "return copy.deepcopy(self.net).requires_grad_(True)",
+        ),
+    ],
+)
+def test_a_copy_that_another_function_makes(edit: tuple[str, str]) -> None:
+    assert edit[0] in TASKS
+    assert_flagged(TASKS.replace(*edit), CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("return one", "return self.kept"),
+        ("return one", "one = self.kept if self.rate else one\n            return one"),
+        ("def fresh", "@functools.cache\n        def fresh"),
+        ("one = copy.deepcopy(self.net)\n", "one = self.nets.setdefault(1, copy.deepcopy(self.net))\n"),
+        ("one = copy.deepcopy(self.net)\n", "one = self.net\n"),
+        (FRESH, "fast = self.net"),
+        (FRESH, "fast = given.fresh()"),
+        ("optimizer.step()", "optimizer.step()\n            fast.zero_grad()"),
+        (
+            "optimizer.step()",
+            "optimizer.step()\n            for p in fast.parameters():\n                p.grad = None",
+        ),
+        ("            for (name, p), g", "            fast.zero_grad()\n            for (name, p), g"),
+        (
+            "            for (name, p), g",
+            "            for p in fast.parameters():\n                p.grad = None\n            for (name, p), g",
+        ),
+        ("loss.backward(create_graph=True)", "loss.backward()"),
+        (
+            "loss.backward(create_graph=True)",
+            "slopes = torch.autograd.grad(loss, list(fast.parameters()), create_graph=True)",
+        ),
+    ],
+)
+def test_another_function_that_makes_no_copy_or_is_reset(edit: tuple[str, str]) -> None:
+    assert_clean(twin(TASKS, edit), CODE)

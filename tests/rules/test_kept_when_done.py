@@ -216,3 +216,107 @@ def test_other_files(tmp_path: Path) -> None:
     assert lines_in_files(tmp_path, files, CODE) == [("events.py", 21)]
     files["events.py"] = twin(BUS, ("in self.deferred[event]:", "in self.deferred.pop(event, []):"))
     assert lines_in_files(tmp_path, files, CODE) == []
+
+
+AHEAD = """
+    from concurrent.futures import ThreadPoolExecutor
+
+    def read(seed, size):
+        image = torch.rand(4, 1, size, size)
+        mask = (image > 0.5).float()
+        return image.flip(-1), mask
+
+    class Ahead:
+        def __init__(self, n, depth=2):
+            self.n, self.depth, self.at = n, depth, 0
+            self.pool = ThreadPoolExecutor(1)
+            self.jobs = []
+
+        def put(self, i):
+            if i < self.n:
+                self.jobs.append(self.pool.submit(read, i, 32))
+
+        def __len__(self):
+            return self.n
+
+        def __iter__(self):
+            for i in range(self.depth):
+                self.put(i)
+            for i in range(self.n):
+                batch = self.jobs[i].result()  # !
+                self.put(i + self.depth)
+                yield batch
+
+        def close(self):
+            self.pool.shutdown(wait=True)
+"""
+LOOP = AHEAD[AHEAD.index("        def __iter__") : AHEAD.index("        def close")]
+NEXT = """        def __iter__(self):
+            return self
+
+        def __next__(self):
+            job = self.jobs[self.at]  # !
+            self.at += 1
+            self.put(self.at + self.depth)
+            return job.result()
+
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("read", "load"),
+        (LOOP, NEXT),
+        (LOOP, NEXT.replace("self.at]", "self.at - 1]")),
+        (
+            "                self.put(i + self.depth)\n",
+            "                self.jobs.append(self.pool.submit(read, i, 32))\n",
+        ),
+        ("for i in range(self.n):", "for i, name in enumerate(self.names):"),
+        ("for i in range(self.n):", "i = 0\n            while True:\n                i += 1"),
+        ("batch = self.jobs[i].result()", "job = self.jobs[i]"),
+        ("return image.flip(-1), mask", "return image"),
+        ("return self.n", "return len(self.jobs)"),
+    ],
+)
+def test_a_loader_that_works_ahead(edit: tuple[str, str]) -> None:
+    assert edit[0] in AHEAD
+    code = AHEAD.replace(*edit)
+    assert_flagged(
+        code if "batch = " in code or "job.result" in code else code.replace("yield batch", "yield job.result()"), CODE
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("self.jobs[i].result()", "self.jobs.pop(0).result()"),
+        ("yield batch", "self.jobs[i] = None\n                yield batch"),
+        ("yield batch", "del self.jobs[0]\n                yield batch"),
+        ("for i in range(self.depth):", "self.jobs = []\n            for i in range(self.depth):"),
+        ("self.jobs = []", "self.jobs = collections.deque(maxlen=4)"),
+        ("self.jobs[i].result()", "self.jobs[i % self.depth].result()"),
+        ("self.jobs[i].result()", "self.jobs[0].result()"),
+        ("self.jobs[i].result()", "self.parts[i].result()"),
+        ("                self.put(i + self.depth)\n", ""),
+        ("return image.flip(-1), mask", "return mask.mean().item()"),
+        ("self.pool.submit(read, i, 32)", "self.pool.where(read, i, 32)"),
+        ("self.pool.shutdown(wait=True)", "return [job.result() for job in self.jobs]"),
+        ("self.pool.shutdown(wait=True)", "return self.jobs[-1].result()"),
+        ("self.pool.shutdown(wait=True)", "wait(self.jobs)"),
+        ("self.pool.shutdown(wait=True)", "self.jobs.clear()"),
+        ("                yield batch\n", ""),
+    ],
+)
+def test_a_loader_that_takes_jobs_out_or_has_few(edit: tuple[str, str]) -> None:
+    assert_clean(twin(AHEAD, edit), CODE)
+
+
+def test_others_know_the_jobs() -> None:
+    assert_clean(
+        AHEAD.replace("  # !", "") + "\n    def last(loader):\n        return loader.jobs[-1].result()\n", CODE
+    )
+    assert_clean(
+        twin(AHEAD, (LOOP.replace("  # !", ""), NEXT.replace("  # !", "").replace("self.at += 1", "self.at = 1"))), CODE
+    )

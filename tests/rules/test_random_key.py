@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files
+from tests.rules.snippets import assert_clean, assert_flagged, lines_in_files, twin
 
 CODE = "GG417"
 
@@ -42,6 +42,11 @@ STARTS = [
     "start = time.time_ns()",
     "start = uuid.uuid4()",
     "start, *_ = RandomCrop.get_params(signal, (8, 8))",
+    "start = 10 ** (random.uniform(-6, 6) / 20)",
+    "start = torch.empty(1).uniform_(-6, 6).item() * 0.05",
+    "start = float(torch.zeros(()).normal_())",
+    "start = 0.0\n            if self.size:\n                start = 1 + 0.1 * np.random.randn()",
+    "start = None\n            if index:\n                start = random.randrange(len(signal) - self.size)",
 ]
 KEYS = [
     "(index, start)",
@@ -77,6 +82,19 @@ def test_keys(key: str) -> None:
             "start = random.randint(0, len(signal) - self.size)",
             "start = random.randint(0, len(signal) - 8)\n            start = 0",
         ),
+        ("start = random.randint(0, len(signal) - self.size)", "start = int(random.random() * len(self.files))"),
+        (
+            "start = random.randint(0, len(signal) - self.size)",
+            "start = 8 * random.random()\n            start = int(start)",
+        ),
+        (
+            "start = random.randint(0, len(signal) - self.size)",
+            "start = random.uniform(0, 4)\n            if self.size:\n                start = 0",
+        ),
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.uniform(0, 80) // 10"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = round(random.uniform(0, 4), 1)"),
+        ("start = random.randint(0, len(signal) - self.size)", "start = random.random() > 0.5"),
+        ("key = (index, start)", "key = (index, int(8 * (start / len(signal))))"),
         ("key = (index, start)", "key = index"),
         ("if key not in self.cache:", "if key not in self.cache and len(self.cache) < 500:"),
         ("return self.cache[key]", "return self.cache.pop(key)"),
@@ -129,3 +147,54 @@ def test_it_is_drawn_in_another_file(tmp_path: Path) -> None:
     draws = "    from store import crop\n    def batches" + draws.replace("DRAW", "random.randint(0, length - size)")
     files = {"store.py": "    import torch\n" + store, "main.py": "    import random, torch\n" + draws}
     assert lines_in_files(tmp_path, files, CODE) == [("store.py", 10)]
+
+
+THROUGH_OBJECT = """
+    import random
+    from torch.utils.data import Dataset
+
+    class Remembered:
+        def __init__(self):
+            self.known, self.hits = {}, 0
+
+        def get(self, key, make):
+            if key in self.known:
+                self.hits += 1
+            else:
+                self.known[key] = make()  # !
+            return self.known[key]
+
+    class Clips(Dataset):
+        def __init__(self, waves, train):
+            self.waves, self.train = waves, train
+            self.spectra = Remembered()
+
+        def spectrum(self, index, gain):
+            return torch.stft(self.waves[index] * gain, 64, return_complex=True).abs()
+
+        def __getitem__(self, index):
+            gain = 1.0
+            if self.train:
+                gain = 10 ** (random.uniform(-6, 6) / 20)
+            return self.spectra.get((index, gain), lambda: self.spectrum(index, gain))
+"""
+
+
+def test_an_object_is_given_the_key() -> None:
+    assert_flagged(THROUGH_OBJECT, CODE)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("(index, gain), lambda: self.spectrum(index, gain)", "index, lambda: self.spectrum(index, 1.0)"),
+        ("random.uniform(-6, 6)", "random.choice([-6, 0, 6])"),
+        ("random.uniform(-6, 6)", "random.randint(-6, 6)"),
+        ("random.uniform(-6, 6)", "int(random.uniform(-6, 6) * 2)"),
+        ("self.hits += 1\n", "self.hits += 1\n                return self.known.pop(key)\n"),
+        ("self.known, self.hits = {}, 0", "self.known, self.hits = Bounded(99), 0"),
+        ("            gain = 1.0\n", "            self.spectra.known.clear()\n"),
+    ],
+)
+def test_an_object_that_finds_it_again(edit: tuple[str, str]) -> None:
+    assert_clean(twin(THROUGH_OBJECT, edit), CODE)

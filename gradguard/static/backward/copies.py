@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradguard.static import knowledge as k
 from gradguard.static import tree as t
 from gradguard.static.model import Backward, Loop, ZeroGrad
+from gradguard.static.program.functions_called import functions_called
 from gradguard.static.reading.roots import node_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,25 @@ def is_of_a_copy(flow: Flow, backward: Backward) -> bool:
     """
     ran = modules_run(flow, backward)
     copied = {path for stmt in _copies(flow, backward.loop) for path in map(t.path_of, stmt.targets)}
-    return bool(ran) and ran <= copied
+    if ran and not ran <= copied:
+        copied |= set(_copied_by_others(flow, backward.loop, ran - copied))
+    return bool(ran) and ran <= copied and not _is_reset_by_callers(flow, ran)
+
+
+def _is_reset_by_callers(flow: Flow, names: set[str | None]) -> bool:
+    """Whether a function returns a copy, by itself or among others, to one that resets the gradients of that."""
+    given = {t.path_of(single) for value in _returned(flow.ref.define) for single in t.names_in(value)}
+    if names.isdisjoint(given):
+        return False
+    return any(_resets_what(caller.define, flow.facts.name) for caller in flow.project.written_calling(flow.ref))
+
+
+def _resets_what(define: t.Define, function: str) -> bool:
+    """Whether a function resets the gradients of what another one gives it: ``fast, loss = adapt(net, x)``."""
+    got = (s for s in define.statements if isinstance(s, t.Assign) and _calls(s.value, function))
+    names = {t.path_of(name) for stmt in got for target in stmt.targets for name in t.names_in(target)}
+    reset = {node.value for node in define.nodes if isinstance(node, t.Attribute) and node.name == "zero_grad"}
+    return any(map(_drops_gradients, define.statements)) or not names.isdisjoint(map(t.path_of, reset))
 
 
 def left_on(flow: Flow, backward: Backward) -> str | None:
@@ -201,11 +220,38 @@ def _asked(backward: Backward) -> set[str | None]:
 
 def _copies(flow: Flow, loop: Loop | None) -> Iterator[t.Assign]:
     """The statements that bind a copy of something, in this loop or one around it; in the function outside of loops."""
+    return (stmt for stmt in _assigned_near(flow, loop) if _copies_a_model(stmt.value))
+
+
+def _assigned_near(flow: Flow, loop: Loop | None) -> Iterator[t.Assign]:
     around = list(loop.around()) if loop is not None else []
     for stmt in flow.ref.define.statements:
         is_near = not around or any(stmt in each.nodes for each in around)
-        if is_near and isinstance(stmt, t.Assign) and _copies_a_model(stmt.value):
+        if is_near and isinstance(stmt, t.Assign):
             yield stmt
+
+
+def _copied_by_others(flow: Flow, loop: Loop | None, names: set[str | None]) -> Iterator[str]:
+    """Those of some names that are bound to the copy that another function makes: ``fast = self.clone()``."""
+    for stmt in _assigned_near(flow, loop):
+        bound = names.intersection(map(t.path_of, stmt.targets))
+        if bound and isinstance(stmt.value, t.Call) and any(map(_gives_copy, functions_called(flow, stmt.value))):
+            yield from (name for name in bound if name is not None)
+
+
+def _gives_copy(ref: FunctionRef) -> bool:
+    """Whether a function returns a copy that each call of it makes, and nothing else."""
+    given = list(ref.given_back())
+    return bool(given) and not ref.define.decorators and all(map(_is_copy, given))
+
+
+def _is_copy(value: t.Expr) -> bool:
+    """``copy.deepcopy(net)``, ``copy.deepcopy(net).to(device).train()``."""
+    while isinstance(value, t.Call):
+        if value.name == "deepcopy":
+            return True
+        value = value.func.value if isinstance(value.func, t.Attribute) else value.func
+    return False
 
 
 def _copies_a_model(value: t.Expr) -> bool:

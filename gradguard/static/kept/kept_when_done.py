@@ -17,7 +17,7 @@ from gradguard.static.program.functions import FunctionRef
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.reading.guards import guards
 from gradguard.static.source import Site
-from gradguard.static.values import Kind
+from gradguard.static.values import Kind, Value
 
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
@@ -38,8 +38,8 @@ def kept_when_done(flow: Flow) -> Iterator[KeptWhenDone]:
         if path is None or target is None or loop.iterable is None:
             continue
         is_asked, is_run = _asks_whether_done(loop, target), _runs(loop, target)
-        added = _submitted(owner, path) if is_asked else _deferred(flow, owner, path) if is_run else None
-        if added is not None and is_never_emptied(flow, path) and not _drops(owner, path):
+        added = submitted(owner, path) if is_asked else _deferred(flow, owner, path) if is_run else None
+        if added is not None and is_never_emptied(flow, path) and not drops(owner, path):
             yield KeptWhenDone(flow.site(loop.iterable), path, is_asked, added)
 
 
@@ -74,7 +74,7 @@ def _runs(loop: t.Repeat, target: str) -> bool:
     return isinstance(call, t.Call) and t.path_of(call.func) == target
 
 
-def _drops(owner: Class, path: str) -> bool:
+def drops(owner: Class, path: str) -> bool:
     """Whether a list drops the oldest itself, or a method takes something out, or binds a part of it anew."""
     made = [value for _, value in owner.assigned(path.removeprefix("self."))]
     if not made or not all(map(_is_endless, made)):
@@ -119,7 +119,7 @@ def _added(owner: Class, path: str) -> Iterator[tuple[FunctionRef, t.Call]]:
 # --- jobs -------------------------------------------------------------------------------------------------------
 
 
-def _submitted(owner: Class, path: str) -> Site | None:
+def submitted(owner: Class, path: str) -> Site | None:
     """Where a method puts jobs into a list that give tensors, if nobody gathers what they give."""
     if any(_gathers(node, path) for method in methods_of(owner) for node in method.define.nodes):
         return None
@@ -159,7 +159,12 @@ def _gives_tensor(method: FunctionRef, job: t.Call) -> bool:
     own = run.name if isinstance(run, t.Attribute) and t.path_of(run.value) == "self" else None
     ref = method.owner.method(own) if own is not None and method.owner is not None else method.module.value_of(run).ref
     flow = method.module.project.flow(ref) if isinstance(ref, FunctionRef) else None
-    return flow is not None and flow.facts.returns.kind in _TENSORS
+    return flow is not None and _has_tensor(flow.facts.returns)
+
+
+def _has_tensor(value: Value) -> bool:
+    """Whether it is a tensor, or several values of which one is: ``return images, masks``."""
+    return value.kind in _TENSORS or any(part.kind in _TENSORS for _, part in value.parts)
 
 
 # --- actions ----------------------------------------------------------------------------------------------------
@@ -196,10 +201,10 @@ def _is_of_each_step(ref: FunctionRef, call: t.Call) -> bool:
     loops = [stmt for stmt in ref.define.statements if isinstance(stmt, t.Repeat)]
     if any(any(node is call for node in t.walk(loop.body)) for loop in loops):
         return True
-    return not any(_trains(loop) for loop in loops) and is_called_in_loop(ref, _LEVELS)
+    return not any(trains(loop) for loop in loops) and is_called_in_loop(ref, _LEVELS)
 
 
-def _trains(loop: t.Repeat) -> bool:
+def trains(loop: t.Repeat) -> bool:
     return any(isinstance(node, t.Call) and node.name == "backward" for node in t.walk(loop.body))
 
 

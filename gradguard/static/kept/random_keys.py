@@ -17,10 +17,14 @@ from gradguard.static.program.functions_called import calls_of, functions_called
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_ANY_NUMBER = frozenset("random uniform rand randn normal gauss random_sample standard_normal normalvariate".split())
+_ANY_NUMBER = frozenset(
+    "random uniform uniform_ rand randn normal normal_ gauss random_sample standard_normal normalvariate".split()
+)
 _ONLY_ONCE = frozenset("uuid1 uuid4 time time_ns perf_counter perf_counter_ns monotonic".split())
 _WHOLE = frozenset("randint randrange integers".split())
 _MADE_OF = frozenset("int float str tuple hash repr item tolist hex".split())
+_SHIFTS = frozenset(("+", "-", "%"))
+_SCALES = frozenset(("*", "/", "**"))
 _MANY = 10_000
 _DEPTH = 4
 
@@ -41,41 +45,52 @@ def asks_length(node: t.Node, path: str) -> bool:
     return isinstance(node, t.Call) and node.name == "len" and any(t.path_of(arg.value) == path for arg in node.args)
 
 
-def _drawn(flow: Flow, expr: t.Expr, depth: int = _DEPTH) -> Iterator[tuple[Flow, t.Expr]]:
-    """The draw that an expression surely comes from, with the function that draws."""
+def _drawn(flow: Flow, expr: t.Expr, depth: int = _DEPTH, whole: bool = False) -> Iterator[tuple[Flow, t.Expr]]:
+    """The draw that an expression surely comes from, with the function that draws.
+
+    Args:
+        whole: it is cut to a whole number, of which there are few where the draw is scaled, ``int(8 * random())``.
+    """
     if isinstance(expr, t.Name):
-        yield from _bound_to_draw(flow, expr.id, depth) if depth else ()
+        yield from _bound_to_draw(flow, expr.id, depth, whole) if depth else ()
     elif isinstance(expr, t.Text | t.Display):
         for part in expr.parts if isinstance(expr, t.Text) else expr.items:
-            yield from _drawn(flow, part, depth)
-    elif isinstance(expr, t.Operation) and expr.operator in ("+", "-", "%"):
+            yield from _drawn(flow, part, depth, whole)
+    elif isinstance(expr, t.Operation) and (expr.operator in _SHIFTS or (expr.operator in _SCALES and not whole)):
         for operand in expr.operands if expr.operator != "%" or isinstance(expr.operands[0], t.Constant) else ():
-            yield from _drawn(flow, operand, depth)
+            yield from _drawn(flow, operand, depth, whole)
     elif isinstance(expr, t.Call):
-        yield from _drawn_by(flow, expr, depth)
+        yield from _drawn_by(flow, expr, depth, whole)
 
 
-def _bound_to_draw(flow: Flow, name: str, depth: int) -> Iterator[tuple[Flow, t.Expr]]:
+def _bound_to_draw(flow: Flow, name: str, depth: int, whole: bool) -> Iterator[tuple[Flow, t.Expr]]:
     if name not in flow.params:
-        bound = flow.ref.assigned.get(name, [])
-        draws = [next(_drawn(flow, value, depth - 1), None) for value in bound]
+        bound = _without_defaults(flow, flow.ref.assigned.get(name, []))
+        draws = [next(_drawn(flow, value, depth - 1, whole), None) for value in bound]
         yield from (draw for draw in draws[:1] if draw is not None and None not in draws)
     elif name not in flow.ref.assigned:
         for caller, call in calls_of(flow):
             given = flow.ref.given_by(call).get(name)
-            yield from _drawn(caller, given, depth - 1) if given is not None else ()
+            yield from _drawn(caller, given, depth - 1, whole) if given is not None else ()
 
 
-def _drawn_by(flow: Flow, call: t.Call, depth: int) -> Iterator[tuple[Flow, t.Expr]]:
+def _without_defaults(flow: Flow, bound: list[t.Expr]) -> list[t.Expr]:
+    """Less the constants that come before all else: ``gain = 1.0``, ``if self.training: gain = uniform(0.5, 2)``."""
+    others = [flow.site(value).line for value in bound if not isinstance(value, t.Constant)]
+    first = min(others, default=0) if len(others) < len(bound) else 0
+    return [value for value in bound if not first or flow.site(value).line >= first]
+
+
+def _drawn_by(flow: Flow, call: t.Call, depth: int, whole: bool) -> Iterator[tuple[Flow, t.Expr]]:
     if _is_draw(flow.ref, call):
         yield flow, call
     elif call.name in _MADE_OF:
         of = [call.func.value] if isinstance(call.func, t.Attribute) else [arg.value for arg in call.args]
         for each in of:
-            yield from _drawn(flow, each, depth)
+            yield from _drawn(flow, each, depth, whole or call.name == "int")
     elif call.name == "format" and isinstance(call.func, t.Attribute):
         for arg in call.args:
-            yield from _drawn(flow, arg.value, depth)
+            yield from _drawn(flow, arg.value, depth, whole)
     elif depth:
         for callee in functions_called(flow, call):
             given = list(callee.given_back())

@@ -276,12 +276,14 @@ class KeptWhenDone:
         collection: the path of the list.
         of_jobs: it is asked which are done; otherwise each is a function that is called.
         added: what puts one more there in each step, with the tensors that it keeps.
+        in_turn: the site is a job that is asked for its result, each of them once.
     """
 
     site: Site
     collection: str
     of_jobs: bool
     added: Site
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
