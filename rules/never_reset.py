@@ -5,7 +5,9 @@ of each batch into a list, and goes over the whole of it when it is asked. There
 a call of it, the second epoch's figure is one over two epochs, the tenth's one over ten, and the list has all of them.
 It takes more memory and more time from epoch to epoch, and its figure gets better ever more slowly, or hides that the
 model has got worse. Nothing raises. So it is with a metric that is read every so many steps
-(`if step % log_every == 0: print(metric.compute())`).
+(`if step % log_every == 0: print(metric.compute())`), and with a module of Lightning, which keeps the outputs of its
+steps itself (`self.outputs.append(scores)` in `validation_step`), joins them in `on_validation_epoch_end`, and does not
+clear the list there.
 
 ```python
 for epoch in range(epochs):
@@ -48,7 +50,9 @@ _GOES_OVER = sign(
     "(self.", pattern=r"\b(?:cat|stack|concat\w*|[vh]stack|mean|sum|array|\w*tensor)\(\s*self\.\w+\s*[,)]"
 )
 
-rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_OVER),))
+_ENDS_EPOCH = sign("_epoch_end", pattern=r"\bdef on_(?:train|validation)_epoch_end\(")
+
+rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_OVER), (_FILLS, _ENDS_EPOCH)))
 
 
 @rule.in_source

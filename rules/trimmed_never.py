@@ -21,8 +21,10 @@ for label, kept in self.exemplars.items():
         kept = kept[:quota]                             # `self.exemplars[label]` is as long as before
 ```
 
+The same with an empty list: `queue = self.queue`, all of it is run, and `queue = []` is to empty it.
+
 **Instead**, keep what comes after, or the last few: `if p >= position`, `if p > position - 100`; and put the slice
-back, `self.exemplars[label] = kept[:quota]`, or delete the rest in place, `del kept[quota:]`.
+back, `self.exemplars[label] = kept[:quota]`, or delete the rest in place, `del kept[quota:]`, `queue.clear()`.
 
 **Not flagged.** A bound that is another number than the count (a window, what the caller gives); collections that
 something else empties, or that get entries under other keys; histories that are trimmed outside of a training, as where
@@ -47,12 +49,12 @@ _TRIMS = sign(
     "self.", pattern=r"\bdel\s+self\.|\bself\.\w+\.pop\(|\bself\.\w+\s*=\s*(?:[\w.]+\(|[\[{])", own=True
 )  # fmt: skip
 
-# kept = kept[-n:], kept = sorted(kept)[:n], kept = [x for x in kept if x.new], kept = heapq.nlargest(n, kept)
+# kept = kept[-n:], kept = sorted(kept)[:n], kept = [x for x in kept if x.new], kept = nlargest(n, kept), kept = []
 _CUTS = sign(
     "]",
     "est(",
     pattern=r"(?m:^)[ \t]+(\w+)[ \t]*=[ \t]*(?:(?:(?:list|sorted)\()?\1\b[^\n]*\[[^\]\n]*:|"
-    r"\[[^\n]*\bin[ \t]+\1\b|[\w.]*n(?:larg|small)est\([^\n]*\b\1\b)",
+    r"\[[^\n]*\bin[ \t]+\1\b|[\w.]*n(?:larg|small)est\([^\n]*\b\1\b|\[\][ \t]*(?:#|$))",
     own=True,
 )
 # for kept in self.kept.values(): ... kept = kept[-n:], and kept = self.kept[key], before that
@@ -83,5 +85,7 @@ def drops_nothing(function: Function) -> Iterator[Finding]:
         yield rule.finding(
             aside.site,
             f"`{aside.collection}` keeps all: this binds `{aside.name}` to another list, which nothing reads",
-            help=f"put it back into `{aside.collection}`, or delete the rest in place: `del {aside.name}[n:]`",
+            help=f"empty the list itself: `{aside.name}.clear()`"
+            if aside.is_new
+            else f"put it back into `{aside.collection}`, or delete the rest in place: `del {aside.name}[n:]`",
         )

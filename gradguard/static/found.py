@@ -68,6 +68,7 @@ from gradguard.static.kept.scheduled_keys import scheduled_keys
 from gradguard.static.kept.tensor_keys import tensor_keys
 from gradguard.static.kept.trimmed_aside import trimmed_aside
 from gradguard.static.kept.trimmed_never import trimmed_never
+from gradguard.static.kept.uncleared_outputs import uncleared_outputs
 from gradguard.static.kept.varied_keys import varied_keys
 from gradguard.static.kept.weak_keys import kept_keys
 from gradguard.static.kept.wrapped_again import wrapped_again
@@ -462,7 +463,7 @@ class Mistakes:
 
     def never_reset(self) -> list[NeverReset]:
         """The lists of a metric that it fills, and that nothing empties (reads other files)."""
-        return list(never_reset(self.flow))
+        return [*never_reset(self.flow), *uncleared_outputs(self.flow)]
 
     def over_limit(self) -> list[OverLimit]:
         """The lists that it adds to where they are full (reads other files)."""

@@ -341,3 +341,102 @@ def test_each_window_begins_anew(program: str) -> None:
 def test_numbers_that_are_made_a_tensor() -> None:
     numbers = PLAIN.replace("scores.detach().cpu()", "scores").replace("torch.cat(", "torch.tensor(")
     assert_clean(numbers + written(REPORTING), CODE)
+
+
+MODULE = """
+    import lightning.pytorch as pl
+
+    class Lit(pl.LightningModule):
+        def __init__(self, net):
+            super().__init__()
+            self.net, self.outputs = net, []
+
+        def training_step(self, batch, i):
+            x, y = batch
+            return F.cross_entropy(self.net(x), y)
+
+        def validation_step(self, batch, i):
+            x, y = batch
+            logits = self.net(x)
+            self.outputs.append({"logits": logits, "target": y})  # !
+
+        def on_validation_epoch_end(self):
+            outs = self.outputs
+            logits = torch.cat([out["logits"] for out in outs])
+            target = torch.cat([out["target"] for out in outs])
+            self.log("acc", (logits.argmax(1) == target).float().mean())
+"""
+KEEPS = 'self.outputs.append({"logits": logits, "target": y})'
+JOINED = 'torch.cat([out["logits"] for out in outs])'
+BASE = "(pl.LightningModule):"
+OWN_BASE = """
+    class Base(nn.Module):
+        def on_validation_epoch_end(self):
+            pass
+
+    class Lit(Base):"""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("    class Lit(pl.LightningModule):", OWN_BASE)],
+        [("self.outputs.append({", "self.outputs.append({'i': i, ")],
+        [("in outs]", "in self.outputs]")],
+        [(KEEPS, "self.outputs.append(logits)"), (JOINED, "torch.stack(self.outputs)"), ('out["target"]', "out")],
+        [(KEEPS, "self.outputs.append(F.cross_entropy(logits, y))"), (JOINED, "torch.stack(outs)"),
+         ('out["target"]', "out")],
+    ],
+)  # fmt: skip
+def test_outputs_of_a_module(edits: list[tuple[str, str]]) -> None:
+    assert_flagged(changed(MODULE, edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [('self.log("acc"', 'self.outputs.clear()\n            self.log("acc"')],
+        [('self.log("acc"', 'outs.clear()\n            self.log("acc"')],
+        [('self.log("acc"', 'self.outputs = []\n            self.log("acc"')],
+        [('self.log("acc"', 'del self.outputs[:]\n            self.log("acc"')],
+        [('self.log("acc"', 'del outs[:]\n            self.log("acc"')],
+        [("outs = self.outputs", "outs, self.outputs = self.outputs, []")],
+        [("def training_step", "def on_validation_epoch_start(self):\n            self.outputs = []\n\n"
+                              "        def training_step")],
+        [("def training_step", "def on_train_epoch_start(self):\n            self.outputs.clear()\n\n"
+                              "        def training_step")],
+        [("def training_step", "def restart(self):\n            setattr(self, 'outputs', [])\n\n"
+                              "        def training_step")],
+        [(KEEPS, "self.outputs = [*self.outputs[-9:], logits]")],
+        [("x, y = batch\n            logits", "self.outputs = self.outputs[-9:]\n            x, y = batch\n"
+                                              "            logits")],
+        [("net, []", "net, deque(maxlen=9)")],
+        [(KEEPS, "outputs = []; outputs.append(logits)")],
+        [(JOINED, "outs[-1]"), ('torch.cat([out["target"] for out in outs])', "outs[-1]")],
+        [(KEEPS, "self.outputs.append((logits.argmax(1) == y).sum().item())"), (JOINED, "sum(outs)"),
+         ('torch.cat([out["target"] for out in outs])', "len(outs)")],
+        [("def validation_step", "def test_step"), ("on_validation_epoch_end", "on_test_epoch_end")],
+        [("def on_validation_epoch_end", "def summary")],
+        [("    import lightning.pytorch as pl", "    from frame import Base"), (BASE, "(Base):")],
+    ],
+)  # fmt: skip
+def test_outputs_that_are_dropped(edits: list[tuple[str, str]]) -> None:
+    assert_clean(changed(MODULE, edits).replace("  # !", ""), CODE)
+
+
+def changed(text: str, edits: list[tuple[str, str]]) -> str:
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_another_file_clears_them(tmp_path: Path) -> None:
+    module = "    import torch\n    import torch.nn.functional as F\n" + MODULE
+    callback = "    class Clear:\n        def on_validation_end(self, trainer, module):\n"
+    main = "    from module import Lit\n    from callbacks import Clear\n"
+    files = {"module.py": module, "main.py": main, "callbacks.py": callback + "            module.outputs.clear()\n"}
+    assert lines_in_files(tmp_path, files, CODE) == []
+    files["callbacks.py"] = callback + "            print(module.outputs)\n"
+    assert [name for name, _ in lines_in_files(tmp_path, files, CODE)] == ["module.py"]

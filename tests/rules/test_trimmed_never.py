@@ -209,3 +209,101 @@ def test_a_slice_that_nothing_reads(edits: list[tuple[str, str]]) -> None:
 )  # fmt: skip
 def test_a_slice_that_is_used(edits: list[tuple[str, str]]) -> None:
     assert_clean(edited(*edits, base=EXEMPLARS), CODE)
+
+
+DEFERRED = """
+class Deferred:
+    def __init__(self):
+        self.queue, self.ran = [], 0
+
+    def add(self, fn):
+        self.queue.append(fn)
+
+    def run(self):
+        queue = self.queue
+        for fn in queue[self.ran:]:
+            fn()
+            self.ran += 1
+        queue = []  # !
+"""
+EMPTIED = "queue = []  # !"
+TAKEN = "        queue = self.queue\n"
+GONE_OVER = "        for fn in queue[self.ran:]:"
+WINDOW = """
+class Window:
+    def __init__(self):
+        self.outputs = []
+
+    def add(self, out):
+        self.outputs.append(out.detach())
+
+    def score(self):
+        outs = self.outputs
+        if len(outs) > 64:
+            total = torch.cat(outs).mean()
+            self.log(total)
+            outs = []  # !
+"""
+OUTS = "outs = []  # !"
+
+
+@pytest.mark.parametrize(
+    ("base", "edits"),
+    [
+        (DEFERRED, []),
+        (DEFERRED, [(TAKEN, "        queue: list = self.queue\n")]),
+        (DEFERRED, [(GONE_OVER, "        for n, fn in enumerate(queue):")]),
+        (DEFERRED, [(EMPTIED, "if len(queue) > 100:\n            queue = []  # !")]),
+        (DEFERRED, [("self.queue.append(fn)", "self.queue += [fn]")]),
+        (WINDOW, []),
+        (WINDOW, [("torch.cat(outs)", "sum(out.sum() for out in outs)")]),
+        (EXEMPLARS, [("            if len(rows) > quota:\n                " + CUT,
+                      "            if len(rows) > quota:\n                self.log(len(rows))\n"
+                      "                rows = []  # !")]),
+    ],
+)  # fmt: skip
+def test_an_empty_list_in_its_place(base: str, edits: list[tuple[str, str]]) -> None:
+    assert_flagged(edited(*edits, base=base), CODE)
+
+
+@pytest.mark.parametrize(
+    ("base", "edits"),
+    [
+        (DEFERRED, [(EMPTIED, "queue.clear()")]),
+        (DEFERRED, [(EMPTIED, "self.queue = []")]),
+        (DEFERRED, [(EMPTIED, "queue = self.queue = []")]),
+        (DEFERRED, [(EMPTIED, "queue[:] = []")]),
+        (DEFERRED, [(EMPTIED, "queue = []\n        self.queue = queue")]),
+        (DEFERRED, [(EMPTIED, "queue = []\n        return queue")]),
+        (DEFERRED, [(TAKEN, "        queue, self.queue = self.queue, []\n"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(TAKEN, TAKEN + "        self.queue = []\n"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(TAKEN, "        queue = list(self.queue)\n"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(GONE_OVER, "        while queue:\n            fn = queue.pop()"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(GONE_OVER, "        drain(queue)\n        for fn in queue:"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(GONE_OVER, "        self.last = queue\n        for fn in queue:"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(GONE_OVER, "        del queue[:4]\n        for fn in queue:"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(GONE_OVER, "        def later():\n            return queue\n        self.later = later\n"
+                                "        for fn in queue:"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(GONE_OVER, "        self.later = lambda: queue\n        for fn in queue:"),
+                    (EMPTIED, "queue = []")]),
+        (DEFERRED, [("    def run", "    def reset(self):\n        self.queue.clear()\n\n    def run"),
+                    (EMPTIED, "queue = []")]),
+        (DEFERRED, [("    def run", "    def reset(self):\n        self.queue = []\n\n    def run"),
+                    (EMPTIED, "queue = []")]),
+        (DEFERRED, [("self.queue.append(fn)", "self.queue = [fn]"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(TAKEN, "        queue = []\n"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(TAKEN, "        if self.ran:\n            queue = self.queue\n        else:\n"
+                            "            queue = []\n"), (EMPTIED, "self.ran = 0")]),
+        (DEFERRED, [(TAKEN, "        while self.ran:\n            queue = self.queue\n"),
+                    (GONE_OVER, "            for fn in queue[self.ran:]:"),
+                    ("            fn()\n            self.ran += 1", "                fn()"),
+                    ("        " + EMPTIED, "            queue = []")]),
+        (DEFERRED, [("def run(self):", "def run(self):\n        global queue"), (EMPTIED, "queue = []")]),
+        (DEFERRED, [(EMPTIED, "queue = [None]")]),
+        (WINDOW, [(OUTS, "outs.clear()")]),
+        (WINDOW, [(OUTS, "outs = []"), ("self.log(total)", "self.log(total)\n            self.outputs.clear()")]),
+        (WINDOW, [(OUTS, "outs = []\n        return len(outs)")]),
+    ],
+)  # fmt: skip
+def test_a_list_that_is_emptied(base: str, edits: list[tuple[str, str]]) -> None:
+    assert_clean(edited(*edits, base=base), CODE)

@@ -1,6 +1,6 @@
 """Collections that are trimmed by the name of a loop, or of a variable, and stay as they are: ``kept = kept[-n:]``.
 
-The slice is a list of its own, that nothing reads and nobody puts back.
+The slice is a list of its own, that nothing reads and nobody puts back; and so is an empty one, ``kept = []``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _GROWS = frozenset("append extend insert appendleft add".split())
 _SHRINKS = frozenset("pop popleft popitem clear remove".split())
 _READS = frozenset("get setdefault".split())
+_LOOKS = frozenset("len list tuple enumerate zip reversed sorted sum map min max mean cat stack".split())
 _KEEPS_LARGEST = frozenset("nlargest nsmallest".split())
 
 
@@ -26,14 +27,96 @@ def trimmed_aside(flow: Flow) -> Iterator[TrimmedAside]:
     """Where a method cuts what a collection of its object holds, and leaves that alone (reads other files)."""
     owner, define = flow.ref.owner, flow.ref.define
     for stmt in define.statements if owner is not None and not flow.facts.is_test else ():
-        name = _cuts(stmt)
+        emptied = _begins_anew(stmt)
+        name = emptied or _cuts(stmt)
         if owner is None or name is None or name in flow.declared:
             continue
+        if emptied is not None and not (_is_taken_before(flow, stmt, name) and _is_only_looked_at(flow, name)):
+            continue
         path = _trimmed(flow, stmt, name)
-        if path is None or not _gets_longer(owner, path) or _is_shortened(owner, path):
+        if (
+            path is None
+            or (emptied is not None and _is_bound_here(flow, path))
+            or not _gets_longer(owner, path)
+            or _is_shortened(owner, path)
+        ):
             continue
         if not flow.project.survey.empties(path.removeprefix("self."), flow.module, (flow.defined,)):
-            yield TrimmedAside(flow.site(stmt), name, path)
+            yield TrimmedAside(flow.site(stmt), name, path, emptied is not None)
+
+
+def _begins_anew(stmt: t.Stmt) -> str | None:
+    """The variable that a statement binds to an empty list: ``queue = []``."""
+    if not isinstance(stmt, t.Assign) or len(stmt.targets) != 1 or not _is_new(stmt.value):
+        return None
+    return t.path_of(stmt.targets[0]) if isinstance(stmt.targets[0], t.Name) else None
+
+
+def _is_bound_here(flow: Flow, path: str) -> bool:
+    """Whether a function puts another collection in the place of one: ``queue, self.queue = self.queue, []``."""
+    targets = [each for stmt in flow.ref.define.statements if isinstance(stmt, t.Assign) for each in stmt.targets]
+    attributes = (node for each in targets for node in t.walk(each) if isinstance(node, t.Attribute))
+    return any(t.path_of(node) == path for node in attributes)
+
+
+def _is_taken_before(flow: Flow, stmt: t.Stmt, name: str) -> bool:
+    """Whether a variable has its list wherever a statement is reached, and no other branch gave it that."""
+    block = flow.ref.define.body
+    while True:
+        inner = next((each for each in block if each is stmt or t.is_in(stmt, [each])), None)
+        if inner is None:
+            return False
+        before = block[: block.index(inner)]
+        if any(isinstance(each, t.Assign) and _binds(each, name) for each in before):
+            return True
+        if isinstance(inner, t.Repeat) and inner.target is not None and _is_named(inner.target, name):
+            return True
+        if inner is stmt:
+            return False
+        block = next((part for part in _blocks(inner) if any(t.is_in(stmt, [each]) for each in part)), [])
+
+
+def _blocks(stmt: t.Stmt) -> list[list[t.Stmt]]:
+    if isinstance(stmt, t.If):
+        return [stmt.body, stmt.orelse]
+    return [stmt.body] if isinstance(stmt, t.Repeat | t.With) else []
+
+
+def _binds(stmt: t.Assign, name: str) -> bool:
+    return len(stmt.targets) == 1 and t.path_of(stmt.targets[0]) == name and not _is_new(stmt.value)
+
+
+def _is_named(target: t.Expr, name: str) -> bool:
+    return any(isinstance(node, t.Name) and node.id == name for node in t.walk(target))
+
+
+def _is_only_looked_at(flow: Flow, name: str) -> bool:
+    """Whether a function does nothing with a list but go over it: what it hands on may be emptied, or kept, there."""
+    nodes = flow.ref.define.nodes
+    changes = (each for node in nodes if isinstance(node, t.Assign | t.Delete) for each in node.targets)
+    if any(t.path_of(each) != name and _is_named(each, name) for each in changes):
+        return False
+    looked_at = {id(part) for node in nodes for each in _looked_at(node) for part in _names_of(each)}
+    return all(id(node) in looked_at for node in nodes if isinstance(node, t.Name) and node.id == name)
+
+
+def _looked_at(node: t.Node) -> list[t.Expr]:
+    if isinstance(node, t.Repeat):
+        return [each for each in (node.iterable, node.target) if each is not None]
+    if isinstance(node, t.Comprehension):
+        return [clause.iterable for clause in node.clauses]
+    if isinstance(node, t.Call):
+        return [arg.value for arg in node.args] if node.name in _LOOKS else []
+    if isinstance(node, t.If):
+        return node.test.operands if isinstance(node.test, t.Operation) else [node.test]
+    if isinstance(node, t.Assign):
+        return node.targets
+    return [node.value] if isinstance(node, t.Subscript) else []
+
+
+def _names_of(value: t.Expr) -> list[t.Expr]:
+    """The names of ``a``, and of ``a, b``."""
+    return list(value.items) if isinstance(value, t.Display) else [value]
 
 
 def trims_variable(define: t.Define) -> bool:
@@ -62,22 +145,20 @@ def _cuts(stmt: t.Stmt) -> str | None:
 
 def _trimmed(flow: Flow, stmt: t.Stmt, name: str) -> str | None:
     """The collection of the object that a variable is taken from, if nothing reads that after a statement."""
-    body = flow.ref.define.body
+    body, given = flow.ref.define.body, stmt.value if isinstance(stmt, t.Assign) else None
     loops = [each for each in t.walk_statements(body) if isinstance(each, t.Repeat) and t.is_in(stmt, each.body)]
     binding = [loop for loop in loops if loop.target is not None and name in map(t.path_of, t.names_in(loop.target))]
     if _is_read_after(flow, stmt, name):
         return None
     if not binding:
-        values = [value for value in flow.ref.assigned.get(name, []) if _cuts_itself(value, name) is False]
+        values = [
+            value for value in flow.ref.assigned.get(name, []) if value is not given and not _is_named(value, name)
+        ]
         return _entry_of(values[0]) if len(values) == 1 and not loops and name not in flow.params else None
     loop = binding[0]
     is_innermost = loops[-1] is loop
-    others = [value for value in flow.ref.assigned.get(name, []) if _cuts_itself(value, name) is False]
+    others = [value for value in flow.ref.assigned.get(name, []) if value is not given and not _is_named(value, name)]
     return _gone_over(loop, name) if is_innermost and not others and loop.iterable is not None else None
-
-
-def _cuts_itself(value: t.Expr, name: str) -> bool:
-    return any(isinstance(node, t.Name) and node.id == name for node in t.walk(value))
 
 
 def _is_read_after(flow: Flow, stmt: t.Stmt, name: str) -> bool:

@@ -326,11 +326,13 @@ class TrimmedAside:
         site: the statement.
         name: the variable.
         collection: the path.
+        is_new: it is an empty list, and no part of it.
     """
 
     site: Site
     name: str
     collection: str
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
