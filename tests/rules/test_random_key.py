@@ -198,3 +198,23 @@ def test_an_object_is_given_the_key() -> None:
 )
 def test_an_object_that_finds_it_again(edit: tuple[str, str]) -> None:
     assert_clean(twin(THROUGH_OBJECT, edit), CODE)
+
+
+NAMED = """
+    import uuid
+
+    class Nodes:
+        def __init__(self):
+            self.places = {}
+
+        def add(self, key=None):
+            if key is None:
+                key = uuid.uuid4()
+            if key not in self.places:
+                self.places[key] = len(self.places)
+            return key
+"""
+
+
+def test_a_name_is_made_up_where_none_is_given() -> None:
+    assert_clean(NAMED.replace("len(self.places)", "torch.zeros(3)"), CODE)

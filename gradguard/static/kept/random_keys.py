@@ -34,11 +34,26 @@ def random_keys(flow: Flow) -> Iterator[RandomKey]:
     for kept in kept_under(flow):
         if any(asks_length(node, kept.collection) for node in flow.ref.define.nodes):
             continue  # if len(self.made) < self.most: ...
+        if _is_made_up(flow, kept.key):
+            continue
         drawn = (each for part in parts_of(flow.ref, kept.key) for each in _drawn(flow, part))
         found = next(drawn, None)
         if found is not None:
             where, draw = found
             yield RandomKey(flow.site(kept.stmt), kept.collection, flow.site(kept.key), where.site(draw))
+
+
+def _is_made_up(flow: Flow, key: t.Expr) -> bool:
+    """Whether a key is a parameter that is drawn where the caller gives none: ``if key is None: key = uuid4()``."""
+    if not isinstance(key, t.Name) or key.id not in flow.params:
+        return False
+    return any(_is_none(node, key.id) for node in flow.ref.define.nodes if isinstance(node, t.Operation))
+
+
+def _is_none(test: t.Operation, name: str) -> bool:
+    last = test.operands[-1]
+    is_it = test.operator == "is" and t.path_of(test.operands[0]) == name
+    return is_it and isinstance(last, t.Constant) and last.value is None
 
 
 def asks_length(node: t.Node, path: str) -> bool:

@@ -120,8 +120,17 @@ def _names_of(value: t.Expr) -> list[t.Expr]:
 
 
 def trims_variable(define: t.Define) -> bool:
-    """Whether a function binds a variable to a part of itself."""
-    return any(_cuts(stmt) is not None for stmt in define.statements)
+    """Whether a function binds a variable to a part of itself, or to an empty list in place of what it was."""
+    return any(_cuts(stmt) is not None or _is_emptied_aside(define, stmt) for stmt in define.statements)
+
+
+def _is_emptied_aside(define: t.Define, stmt: t.Stmt) -> bool:
+    """Whether a statement binds a variable to an empty list that is taken from an object elsewhere."""
+    name = _begins_anew(stmt)
+    return name is not None and (
+        any(_entry_of(each.value) is not None for each in define.all(t.Assign) if name in map(t.path_of, each.targets))
+        or any(_gone_over(loop, name) is not None for loop in define.all(t.Repeat))
+    )
 
 
 def _cuts(stmt: t.Stmt) -> str | None:
