@@ -2318,3 +2318,100 @@ def test_a_counter_adds_up_what_it_is_given(made: str) -> None:
 @pytest.mark.parametrize("made", ["{}", "dict()", "OrderedDict()"])
 def test_a_dict_is_brought_up_to_date(made: str) -> None:
     assert_clean(COUNTED.replace("MADE", made).replace("GIVEN", "loss"), CODE)
+
+
+METERS = """
+    class Meters:
+        def __init__(self):
+            self.totals = {}
+
+        def update(self, **values):
+            for name, value in values.items():
+                self.totals[name] = self.totals.get(name, 0.0) + value
+
+    def train(model, loader, optimizer):
+        meters = Meters()
+        for x in loader:
+            terms = model(x)
+            loss = sum(terms.values())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            meters.update(loss=loss.detach(), **terms)  # !
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "named", "edit"),
+    [
+        ("loss=loss.detach(), **terms", "terms", None),
+        ("**terms, loss=loss.detach()", "terms", None),
+        ("loss=loss.detach(), total=loss", "loss", "loss.detach()"),
+        ("loss=loss, **{}", "loss", "loss.detach()"),
+    ],
+)
+def test_the_argument_that_has_the_graph_is_named(call: str, named: str, edit: str | None) -> None:
+    assert_flagged(METERS.replace("loss=loss.detach(), **terms", call), CODE)
+    (finding,) = findings(METERS.replace("loss=loss.detach(), **terms", call), CODE)
+    assert finding.message.startswith(f"`{named}` is kept")
+    assert (finding.fix.edits[0].text if finding.fix is not None else None) == edit
+
+
+@pytest.mark.parametrize(
+    "each", ["for name, value in (logs or {}).items():", "for name, value in logs.items():", "for name in logs:"]
+)
+def test_a_dict_has_no_detach(each: str) -> None:
+    snippet = f"""
+        class History:
+            def __init__(self):
+                self.rows = {{}}
+
+            def keep(self, logs):
+                {each}
+                    self.rows.setdefault(name, []).append({"logs[name]" if "value" not in each else "value"})
+
+        class Trainer:
+            def step(self, x):
+                loss = self.net(x).mean()
+                logs = {{"loss": loss}}
+                logs.update({{name: measure(loss) for name, measure in self.measures.items()}})
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                return logs
+
+            def fit(self, loader):
+                history = History()
+                for x in loader:
+                    logs = self.step(x)
+                    history.keep(logs)  # !
+    """
+    assert_flagged(snippet, CODE)
+    (finding,) = findings(snippet, CODE)
+    assert finding.fix is None
+    assert "the values in `logs` without their graphs" in (finding.help or "")
+
+
+def test_neither_has_one_that_a_model_gives() -> None:
+    snippet = """
+        class Log:
+            def __init__(self):
+                self.rows = []
+
+            def keep(self, row):
+                self.rows.append(row)
+
+        def train(model, optimizer, loader):
+            log = Log()
+            for x in loader:
+                optimizer.zero_grad()
+                row = model(x)
+                loss = row["kl"] + row["nll"]
+                loss.backward()
+                optimizer.step()
+                log.keep(row)  # !
+    """
+    assert_flagged(snippet, CODE)
+    (finding,) = findings(snippet, CODE)
+    assert finding.fix is None
+    assert ".detach()` each" in (finding.help or "")

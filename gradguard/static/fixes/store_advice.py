@@ -7,7 +7,7 @@ from gradguard.static import tree as t
 from gradguard.static.fixes.edits import detached, one_line
 from gradguard.static.knowledge import LOSS_NAME
 from gradguard.static.model import Form, Scope, Store
-from gradguard.static.reading.certain import surely_tensor
+from gradguard.static.reading.certain import is_used_as_dict, surely_tensor
 from gradguard.static.reading.scalars import bound_to, is_scalar
 from gradguard.static.source import Site
 from gradguard.static.values import Kind, Source, Value
@@ -15,15 +15,14 @@ from gradguard.static.values import Kind, Source, Value
 
 def without_graph(store: Store) -> str:
     """The value without its graph."""
-    if store.is_tensor is False and not _is_handed_on(store):
+    if _is_several(store):
         return f"the values in `{store.value_code}` without their graphs (`.detach()` each of them)"
     return f"`{_called(store, 'detach')}`"
 
 
 def or_a_number(store: Store) -> str:
     """As a number, where it surely is one: a loss, a mean; not a module's output, nor a parameter."""
-    is_several = store.is_tensor is False and not _is_handed_on(store)
-    if is_several or store.is_of_leaves or not _is_number(store):
+    if _is_several(store) or store.is_of_leaves or not _is_number(store):
         return ""
     return f", or `{_called(store, 'item')}` where a number is meant"
 
@@ -58,12 +57,18 @@ def detach(store: Store) -> Fix | None:
         return None
     if store.is_kept_as_key or store.may_be_needed:
         return None
-    if store.is_tensor is False and not _is_handed_on(store):
+    if _is_several(store):
         return _detach_parts(site, store.value)
     edit = detached(site)
     # In a function that is called, somebody else may want the graph.
     is_safe = store.is_tensor is not None and not is_elsewhere and surely_tensor(site)
     return Fix(f"detach `{one_line(site.code)}`", (edit,), is_safe) if edit else None
+
+
+def _is_several(store: Store) -> bool:
+    """Whether it is no tensor itself, but a tuple, or a dict, with some in it."""
+    site = store.value_site
+    return (store.is_tensor is False or (site is not None and is_used_as_dict(site))) and not _is_handed_on(store)
 
 
 def _is_handed_on(store: Store) -> bool:

@@ -38,13 +38,16 @@ class Arguments:
 
     Args:
         values: what is given.
-        sources: the expressions that are written for it.
+        sources: the expressions that are written for it; of several for ``*args`` or ``**kwargs`` the one to name, the
+            first that surely has a graph.
+        spread: the parameters for which that is a collection, whose elements they get: ``f(**metrics)``.
         paths: the caller's paths of the objects given, where they have one; also that of ``self``, and of what
             ``*args`` and ``**kwargs`` consist of, as if these were its attributes: ``args.0``, ``kwargs.state``.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
     sources: dict[str, t.Expr] = field(default_factory=dict)
+    spread: set[str] = field(default_factory=set)
     paths: dict[str, str] = field(default_factory=dict)
 
 
@@ -64,7 +67,7 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
     extra: dict[str, dict[object, Value]] = {p.name: {} for p in params if p.star}
     handed_on: dict[str, list[Value]] = {name: [] for name in extra}
     stars = {p.star: p.name for p in params if p.star}
-    position, spread = 0, set[str]()
+    position, spread, named = 0, set[str](), dict[str, int]()
     for arg, value in given:
         items = _items(value) if arg.star == "*" else ()
         if items and position + len(items) <= len(plain):
@@ -77,15 +80,14 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
             spread.update(open_names)
             if arg.star in stars:
                 handed_on[stars[arg.star]].append(value)
-                arguments.sources.setdefault(stars[arg.star], arg.value)
+                _name(arguments, named, stars[arg.star], arg, value)
         elif arg.keyword is None and position < len(plain):
             _give(c, arguments, plain[position].name, arg, value)
             position += 1
         elif arg.keyword in names:
             _give(c, arguments, str(arg.keyword), arg, value)
         elif (star := stars.get("*" if arg.keyword is None else "**")) is not None:
-            if star not in arguments.sources or sureness(value) > max(map(sureness, extra[star].values()), default=0):
-                arguments.sources[star] = arg.value  # the one to name is the first that surely has a graph
+            _name(arguments, named, star, arg, value)
             key = len(extra[star]) if arg.keyword is None else arg.keyword
             extra[star][key] = value
             if (path := t.path_of(arg.value)) is not None:
@@ -96,6 +98,17 @@ def bound(c: Called, ref: FunctionRef, given: Given, receiver: str | None) -> Ar
         if param.name not in arguments.values and isinstance(param.default, t.Constant):
             arguments.values[param.name] = NOTHING if param.default.value is None else NUMBER
     return arguments
+
+
+def _name(arguments: Arguments, named: dict[str, int], star: str, arg: t.Arg, value: Value) -> None:
+    """Notes what is given for ``*args`` or ``**kwargs``, if it has a graph more surely than what was noted before."""
+    if sureness(value) <= named.get(star, -1):
+        return
+    named[star], arguments.sources[star] = sureness(value), arg.value
+    if arg.star:
+        arguments.spread.add(star)
+    else:
+        arguments.spread.discard(star)
 
 
 def takes(ref: FunctionRef, args: list[t.Arg]) -> bool:

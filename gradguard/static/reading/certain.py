@@ -23,6 +23,8 @@ def surely_tensor(site: Site) -> bool:
 
 def _is_sure(site: Site, expr: t.Expr, depth: int) -> bool:
     path = t.path_of(expr)
+    if path is not None and _indexes(site, path):
+        return False
     if path is not None and _is_backpropagated(site, path):
         return True
     if isinstance(expr, t.Name) and depth:
@@ -39,6 +41,19 @@ def _is_backpropagated(site: Site, path: str) -> bool:
     """Whether backward is called on it somewhere: it is no None then."""
     name = re.escape(path)
     return re.search(rf"(?<![\w.]){name}\.backward\(|\({name}\)\.backward\(", site.chunk.program) is not None
+
+
+def is_used_as_dict(site: Site) -> bool:
+    """Whether what an expression names surely is a dict: its entries are asked for."""
+    path = t.path_of(site.node) if isinstance(site.node, t.Expr) else None
+    return path is not None and _indexes(site, path)
+
+
+def _indexes(site: Site, path: str) -> bool:
+    """Whether its entries are asked for by a name, or gone over: ``a["kl"]``, ``a.values()``, ``f(**a)``."""
+    name = re.escape(path)
+    as_dict = rf"(?<![\w.]){name}(?:\.(?:items|values|keys|get)\(|\[f?['\"])|\*\*{name}\b(?!\.)"
+    return re.search(as_dict, site.chunk.program) is not None
 
 
 def _gives_tensor(site: Site, call: t.Call) -> bool:

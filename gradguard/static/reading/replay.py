@@ -344,7 +344,7 @@ def _store(here: Translation, store: Store) -> None:
         scope=flow.scope(path), among=_unsure(here, origins),
         parameter=origin is not None or store.parameter,
         given_as=origin or store.given_as,
-        in_structure=bool(origin is not None and here.given.values[origin].parts) or store.in_structure,
+        in_structure=(origin is not None and _is_part(here, store, origin)) or store.in_structure,
         goes_on=store.goes_on or of_object or (origin is not None and _goes_on(here, origin)),
         mode=state.mode if store.mode is Mode.INHERITED else store.mode,
         evaluating=store.evaluating or bool(state.evaluating), carries_graph=False, outlives=None,
@@ -352,6 +352,15 @@ def _store(here: Translation, store: Store) -> None:
         start=store.start if origin is None else _unknown, bounded_key=store.bounded_key or _same_keys_again(store),
         keys=samples.anew(flow, _keys(here, store)),
     ))  # fmt: skip
+
+
+def _is_part(here: Translation, store: Store, parameter: str) -> bool:
+    """Whether the callee stores what is in the collection that an argument is."""
+    given = here.given.values[parameter]
+    if given.parts or parameter in here.given.spread:
+        return True
+    own = [root for root in store.value.roots if root.source is Source.PARAM and root.base == parameter]
+    return given.kind is not Kind.TENSOR and bool(own) and all(isinstance(root.key, Part) for root in own)
 
 
 def _is_of_object(here: Translation, store: Store, origin: str) -> bool:
