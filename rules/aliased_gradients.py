@@ -53,7 +53,7 @@ rule = Rule("GG272", "aliased-gradients", Severity.ERROR, ((_GRADIENT, _COLLECTS
 
 @rule.in_source
 def collects_one_tensor(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.aliased_gradients():
+    for each in function.mistakes.backward.aliased_gradients():
         yield rule.finding(
             each.site,
             f"`{each.path}` gets the same tensors each time: the gradients are zeroed in place, and the next backward "

@@ -53,7 +53,7 @@ rule = Rule("GG228", "broken-tie", Severity.WARNING, ((_TIES,),))
 
 @rule.in_source
 def comes_apart(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.broken_ties():
+    for each in function.mistakes.optimizers.broken_ties():
         yield rule.finding(
             each.site,
             f"`{each.kept}` keeps the weight that it shared with what is replaced here: the two are no longer tied",

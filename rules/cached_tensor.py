@@ -99,7 +99,7 @@ def _by_its_definition(function: Function) -> Iterator[Finding]:
     if function.cached is None:
         return
     if function.tensor_params:
-        if function.mistakes.is_given_kept():
+        if function.mistakes.kept.is_given_kept():
             return
         name = function.tensor_params[0]
         reason = (
@@ -147,7 +147,7 @@ def _by_varied_keys(function: Function) -> Iterator[Finding]:
     is_of_python = function.cached is not None and function.cached_by is None
     if not is_of_python or function.cache_is_bounded or function.cache_is_emptied:
         return
-    made = function.mistakes.varied_keys() if function.returns.kind in (Kind.TENSOR, Kind.OUTPUT) else []
+    made = function.mistakes.kept.varied_keys() if function.returns.kind in (Kind.TENSOR, Kind.OUTPUT) else []
     if function.cached is not None and made:
         yield rule.finding(
             function.cached,
@@ -158,7 +158,7 @@ def _by_varied_keys(function: Function) -> Iterator[Finding]:
 
 
 def _by_weak_keys(function: Function) -> Iterator[Finding]:
-    for kept in function.mistakes.kept_keys():
+    for kept in function.mistakes.kept.kept_keys():
         yield rule.finding(
             kept.site,
             f"`{kept.path}` has weak keys, and this value holds its own: `{kept.key}` is never freed, nor is the value",

@@ -140,7 +140,7 @@ def estimates_nothing(function: Function) -> Iterator[Finding]:
 
 
 def _cancels_out(function: Function) -> Iterator[Finding]:
-    found = function.mistakes.cancelled()
+    found = function.mistakes.losses.cancelled()
     if not found or function.called_without_grad():
         return
     for each in found:
@@ -169,7 +169,7 @@ def _cancelled(each: Cancelled) -> Finding:
 
 def _other_way_round(function: Function) -> Iterator[Finding]:
     """``q + (z - q).detach()``."""
-    found = function.mistakes.exchanged()
+    found = function.mistakes.losses.exchanged()
     for each in found if found and not function.called_without_grad() else ():
         right = f"{each.encoded} + ({each.chosen} - {each.encoded}).detach()"
         yield rule.finding(
@@ -183,7 +183,7 @@ def _other_way_round(function: Function) -> Iterator[Finding]:
 
 def _before_the_loss(function: Function) -> Iterator[Finding]:
     """``q = z + (q - z).detach()``, and then ``F.mse_loss(q, z.detach())``."""
-    for each in function.mistakes.estimated_early():
+    for each in function.mistakes.losses.estimated_early():
         if each.result != each.chosen:
             yield rule.finding(
                 each.loss,

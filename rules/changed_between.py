@@ -47,7 +47,7 @@ rule = Rule("GG235", "changed-between", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def computes_with_others(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.changed_between():
+    for each in function.mistakes.backward.changed_between():
         is_here = each.changed.chunk is each.site.chunk and each.changed.line == each.site.line
         yield rule.finding(
             each.site,

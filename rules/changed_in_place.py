@@ -168,7 +168,7 @@ rule = Rule("GG251", "changed-in-place", Severity.ERROR, _SIGNS)
 
 @rule.in_source
 def changes_what_a_backward_needs(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.changed_in_place():
+    for each in function.mistakes.backward.changed_in_place():
         changed = f"`{each.name}` is" if each.name is not None else "a tensor is"
         needed = "its result" if each.is_result else "what it was given"
         fix = out_of_place(each.site)

@@ -74,7 +74,7 @@ _SCALED = (
 @rule.in_source
 def clips_in_vain(function: Function) -> Iterator[Finding]:
     yield from _by_hooks(function)
-    told = {each.site.node for each in function.mistakes.clipped_by_hooks()}
+    told = {each.site.node for each in function.mistakes.backward.clipped_by_hooks()}
     for clip in function.calls:
         is_clip = clip.name.rpartition(".")[2] in CLIPS
         if is_clip and clip.inner is None and _is_of_a_loss(function, clip):
@@ -98,7 +98,7 @@ def clips_in_vain(function: Function) -> Iterator[Finding]:
 
 def _by_hooks(function: Function) -> Iterator[Finding]:
     """``scaler.scale(loss).backward()``, hooks of which one clips, ``scaler.step(optimizer)``, and no ``unscale_``."""
-    for each in function.mistakes.clipped_by_hooks():
+    for each in function.mistakes.backward.clipped_by_hooks():
         yield rule.finding(
             each.site,
             _SCALED,

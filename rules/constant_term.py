@@ -96,14 +96,14 @@ def adds_a_number(function: Function) -> Iterator[Finding]:
         for each in backward.numbers:
             what = "what it is weighed with" if each.is_weighed else "what it is added to"
             yield _told(each, backward.source.site.related(f"{what} is backpropagated here"))
-    for hard in function.mistakes.hard_losses():
+    for hard in function.mistakes.losses.hard_losses():
         how, _, instead = _HOW[hard.how]
         yield rule.finding(
             hard.site,
             f"nothing is trained by the loss `{hard.name}`: what it gives is a number, {how}, and has no gradient",
             help=instead,
         )
-    for term in function.mistakes.cut_terms():
+    for term in function.mistakes.losses.cut_terms():
         yield rule.finding(
             term.site,
             f"`{term.judge}` is given this without its graph: no gradient leads to `{term.module}`, and nothing is "

@@ -45,7 +45,7 @@ rule = Rule("GG222", "counted-twice", Severity.ERROR, ((BACKWARD, ACTS),))
 
 @rule.in_source
 def counts_twice(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.counted_twice():
+    for each in function.mistakes.backward.counted_twice():
         term, whole = one_line(each.of_term), one_line(each.of_sum)
         again = "and once more" if each.is_same else f"and again within `{whole}`"
         yield rule.finding(

@@ -57,7 +57,7 @@ rule = Rule("GG102", "create-graph-in-backward", Severity.ERROR, ((sign("create_
 @rule.in_source
 def keeps_a_cycle(function: Function) -> Iterator[Finding]:
     told = set()
-    for leaf, backward in function.mistakes.tied_leaves():
+    for leaf, backward in function.mistakes.backward.tied_leaves():
         told.add(backward.site.node)
         yield rule.finding(
             backward.site,

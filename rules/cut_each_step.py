@@ -49,7 +49,7 @@ rule = Rule("GG232", "cut-each-step", Severity.WARNING, ((_CELLS, _CUTS),))
 
 @rule.in_source
 def remembers_nothing(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.cut_each_step():
+    for each in function.mistakes.losses.cut_each_step():
         yield rule.finding(
             each.site,
             f"`{each.state}` is detached in each step: no loss reaches the steps before its own",

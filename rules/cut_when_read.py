@@ -55,7 +55,7 @@ rule = Rule(
 
 @rule.in_source
 def gets_longer(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.cut_when_read():
+    for each in function.mistakes.kept.cut_when_read():
         yield rule.finding(
             each.site,
             f"`{each.path}` gets longer in every step, and nothing but its end is ever read",

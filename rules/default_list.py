@@ -62,14 +62,14 @@ rule = Rule("GG416", "default-list", Severity.WARNING, ((_DEFAULT, _LONGER), (_I
 
 @rule.in_source
 def gets_longer(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.default_lists():
+    for each in function.mistakes.kept.default_lists():
         yield rule.finding(
             each.site,
             f"`{each.name}` is one list for all calls that give none, and gets longer in each of them",
             help=f"`{each.name}=None`, and `{each.name} = [] if {each.name} is None else {each.name}`",
             related=(each.made.related("it is made here, once"), each.call.related("it is called here without one")),
         )
-    for shared in function.mistakes.class_lists():
+    for shared in function.mistakes.kept.class_lists():
         yield rule.finding(
             shared.site,
             f"`{shared.name}` is one list for all objects of the class, and has the tensors of those before this one",

@@ -44,7 +44,7 @@ rule = Rule("GG234", "detached-start", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def ends_at_the_copies(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.detached_starts():
+    for each in function.mistakes.losses.detached_starts():
         yield rule.finding(
             each.site,
             f"these copies of the parameters of `{each.module}` have no graph: the outer loss does not reach what "

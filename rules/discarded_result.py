@@ -63,7 +63,7 @@ def drops_what_it_gives(function: Function) -> Iterator[Finding]:
 
 
 def _gradients(function: Function) -> Iterator[Finding]:
-    for call, step in function.mistakes.dropped_gradients():
+    for call, step in function.mistakes.backward.dropped_gradients():
         yield rule.finding(
             call.site,
             "`autograd.grad` gives the gradients back, and nothing takes them: `.grad` stays as it is, and the step "
@@ -74,7 +74,7 @@ def _gradients(function: Function) -> Iterator[Finding]:
 
 
 def _new_tensors(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.discarded():
+    for site in function.mistakes.backward.discarded():
         call = site.node
         assert isinstance(call, t.Call)
         assert isinstance(call.func, t.Attribute)

@@ -64,7 +64,7 @@ _INSTEAD = {
 
 @rule.in_source
 def trains_nothing_through(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.drawn():
+    for each in function.mistakes.losses.drawn():
         how = "has a gradient of zero" if each.is_zero else "has no graph"
         yield rule.finding(
             each.site,

@@ -117,7 +117,7 @@ def records_for_nothing(function: Function) -> Iterator[Finding]:
 
 def _put_off(function: Function) -> Iterator[Finding]:
     """A generator out of a block without graphs, of which nothing runs before the block is left."""
-    for forward in function.mistakes.put_off():
+    for forward in function.mistakes.evaluation.put_off():
         if not function.called_without_grad():
             yield rule.finding(
                 forward.site,
@@ -129,7 +129,7 @@ def _put_off(function: Function) -> Iterator[Finding]:
 
 def _by_word(function: Function) -> Iterator[Finding]:
     """A mode that is to be off for the evaluation, by a word that never comes: ``set_grad_enabled(phase != "val")``."""
-    for each in function.mistakes.awaited_words():
+    for each in function.mistakes.evaluation.awaited_words():
         words, awaited = (" or ".join(f'"{word}"' for word in some) for some in (each.words, each.awaited))
         yield rule.finding(
             each.site,
@@ -147,7 +147,7 @@ def _in_loops(function: Function) -> Iterator[Finding]:
             continue
         if function.returns_graph_of(forward) and function.callers_backpropagate(function):
             continue  # a trainer's `_predict`, named so by the template that calls it and trains
-        if function.mistakes.calls_seeker():
+        if function.mistakes.evaluation.calls_seeker():
             continue  # a loss that weighs its terms by their gradients
         trains = function.returns_graphs_besides(loop)
         yield rule.finding(
@@ -205,7 +205,7 @@ def _in_phases(function: Function) -> Iterator[Finding]:
 
 def _once(function: Function) -> Iterator[Finding]:
     """What puts a model into evaluation mode and runs it once, in each iteration of a loop that calls it."""
-    forward = function.mistakes.evaluated_once()
+    forward = function.mistakes.evaluation.evaluated_once()
     if forward is None or function.called_without_grad():
         return
     yield rule.finding(

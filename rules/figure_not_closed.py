@@ -51,7 +51,7 @@ def stays_registered(function: Function) -> Iterator[Finding]:
         if (times := call.times) is not None and times <= _MANY:
             continue
         if call.loop is not None and not call.once and not _is_reused(call) and not call.written.handed_on:
-            if call.conditional and function.mistakes.close_all_figures(call):
+            if call.conditional and function.mistakes.kept.close_all_figures(call):
                 continue
             in_training = call.loop.trains and call.site.cell is None  # a notebook closes them when the cell ends
             certain = in_training and call.loop.is_long and not call.callee_decides

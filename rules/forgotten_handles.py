@@ -47,7 +47,7 @@ rule = Rule("GG424", "forgotten-handles", Severity.WARNING, ((HOOK_IN_FILE, _DRO
 
 @rule.in_source
 def stay_registered(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.forgotten_handles():
+    for each in function.mistakes.kept.forgotten_handles():
         yield rule.finding(
             each.site,
             f"`{one_line(each.site.code)}` drops the handles, and removes no hook: those of `{each.method}` stay",

@@ -55,7 +55,7 @@ rule = Rule("GG304", "frozen-in-training", Severity.WARNING, ((_PUTS, TRAINING),
 
 @rule.in_source
 def takes_it_out(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.frozen_in_training():
+    for each in function.mistakes.evaluation.frozen_in_training():
         yield rule.finding(
             each.site,
             f"this takes `{each.part}`, which is not trained, out of evaluation mode as well: "

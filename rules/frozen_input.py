@@ -57,7 +57,7 @@ rule = Rule("GG260", "frozen-input", Severity.ERROR, ((_CHECKPOINTS, _IMPORTS), 
 
 @rule.in_source
 def cuts_the_graph(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.frozen_inputs():
+    for each in function.mistakes.backward.frozen_inputs():
         names = ", ".join(f"`self.{name}`" for name in each.layers)
         given = f"comes of {names} alone" if names else "is the batch"
         yield rule.finding(

@@ -53,7 +53,7 @@ rule = Rule("GG269", "gradient-changed-in-place", Severity.WARNING, ((sign("Func
 
 @rule.in_source
 def changes_a_gradient(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.changed_gradients():
+    for each in function.mistakes.backward.changed_gradients():
         yield rule.finding(
             each.site,
             f"`{each.function}.backward` changes `{each.name}` in place: where its output is added to something else, "

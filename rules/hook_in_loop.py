@@ -65,7 +65,7 @@ rule = Rule("GG401", "hook-in-loop", Severity.WARNING, ((HOOK,), (HOOK_IN_FILE, 
 
 @rule.in_source
 def piles_up(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.made_by_properties():
+    for each in function.mistakes.kept.made_by_properties():
         yield rule.finding(
             each.site,
             f"each access of `{each.name}` makes a new `{each.made}`, which registers its hooks once more, and none is "

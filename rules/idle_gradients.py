@@ -62,7 +62,7 @@ _MADE = {
 
 @rule.in_source
 def computes_them(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.idle_gradients():
+    for each in function.mistakes.backward.idle_gradients():
         yield rule.finding(
             each.site,
             f"`{each.network}` runs with a graph, and nothing trains it: its activations are kept, and backward "

@@ -47,7 +47,7 @@ rule = Rule("GG257", "idle-optimizer", Severity.WARNING, ((BACKWARD, _RESETS, _M
 
 @rule.in_source
 def is_never_stepped(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.idle_optimizers():
+    for each in function.mistakes.optimizers.idle_optimizers():
         yield rule.finding(
             each.site,
             f"nothing steps `{each.optimizer}`: {each.modules} is not trained by it",

@@ -46,7 +46,7 @@ rule = Rule("GG256", "idle-scheduler", Severity.WARNING, ((BACKWARD, _MAKES),))
 
 @rule.in_source
 def is_never_stepped(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.idle_schedulers():
+    for each in function.mistakes.optimizers.idle_schedulers():
         yield rule.finding(
             each.site,
             f"nothing steps `{each.scheduler}`: the rate stays what it is in the beginning",

@@ -40,7 +40,7 @@ rule = Rule("GG423", "kept-by-finalizer", Severity.ERROR, ((_WEAKREF, _FINALIZE)
 
 @rule.in_source
 def is_kept_for_ever(function: Function) -> Iterator[Finding]:
-    for kept in function.mistakes.kept_by_finalizers():
+    for kept in function.mistakes.kept.kept_by_finalizers():
         holding = one_line(kept.holding.code)
         keeps = "it as an argument" if holding == kept.watched else f"`{holding}`, which holds it"
         yield rule.finding(

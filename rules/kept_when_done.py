@@ -80,7 +80,7 @@ rule = Rule("GG425", "kept-when-done", Severity.WARNING, ((_ASKS, _SUBMITS), (_R
 
 @rule.in_source
 def keeps_what_is_done(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.kept_when_done():
+    for each in function.mistakes.kept.kept_when_done():
         path = each.collection
         kept = (
             "job that is done, with the tensor that it gave" if each.of_jobs else "action of each step that it has run"

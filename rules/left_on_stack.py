@@ -43,7 +43,7 @@ rule = Rule("GG414", "left-on-stack", Severity.WARNING, ((_STACK, _ADDS), (_ENTE
 
 @rule.in_source
 def until_it_ends(function: Function) -> Iterator[Finding]:
-    for left in function.mistakes.left_on_stacks():
+    for left in function.mistakes.kept.left_on_stacks():
         yield rule.finding(
             left.site,
             f"`{left.stack}` keeps `{left.tensor.code}` of every iteration until its block ends, which is around the "

@@ -41,7 +41,7 @@ rule = Rule("GG246", "left-out-of-groups", Severity.ERROR, ((_SORTS, _ELSE_IF, _
 
 @rule.in_source
 def has_no_group(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.left_out():
+    for each in function.mistakes.optimizers.left_out():
         some = ", ".join(f"`{name}`" for name in each.names[:3]) + (", ..." if len(each.names) > 3 else "")
         meet, them = ("meets", "it") if len(each.names) == 1 else ("meet", "them")
         yield rule.finding(

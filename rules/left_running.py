@@ -53,7 +53,7 @@ rule = Rule("GG427", "left-running", Severity.WARNING, tuple((*signs, _OF_THREAD
 
 @rule.in_source
 def leaves_a_thread(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.left_running():
+    for each in function.mistakes.kept.left_running():
         name = each.name or "it"
         end = f"`{name}.{each.closing}()`" if each.closing is not None and each.name is not None else "tell it to end"
         yield rule.finding(

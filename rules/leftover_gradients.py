@@ -116,7 +116,7 @@ def steps_with_them(function: Function) -> Iterator[Finding]:
 
 def _of_evaluations(function: Function) -> Iterator[Finding]:
     """``loss.backward()``, and then ``if optimizer is not None:`` with the step and the reset."""
-    for each in function.mistakes.unguarded():
+    for each in function.mistakes.backward.unguarded():
         yield rule.finding(
             each.site,
             f"this backward also runs where `{each.optimizer}` is None: what it leaves then, nothing resets before the "
@@ -128,7 +128,7 @@ def _of_evaluations(function: Function) -> Iterator[Finding]:
 
 def _of_passed_over(function: Function) -> Iterator[Finding]:
     """``if not torch.isfinite(norm): continue``, where the reset comes at the end; ``if isfinite(norm):`` around it."""
-    for each in function.mistakes.passed_over():
+    for each in function.mistakes.backward.passed_over():
         yield rule.finding(
             each.site,
             "the gradients of a batch that is passed over here are not reset: the next backward adds to them",
@@ -177,7 +177,7 @@ def _of_attacks(function: Function) -> Iterator[Finding]:
 
 def _of_chosen_attacks(function: Function) -> Iterator[Finding]:
     """``optimizer.zero_grad()``, and then an attack that a table has, which calls ``backward``."""
-    for each in function.mistakes.chosen_attacks():
+    for each in function.mistakes.backward.chosen_attacks():
         yield rule.finding(
             each.site,
             "this reset comes before the attack, whose backward fills the gradients of the model, too: the step takes "

@@ -67,7 +67,7 @@ rule = Rule(
 
 @rule.in_source
 def trains_the_value(function: Function) -> Iterator[Finding]:
-    for live in function.mistakes.live_advantages():
+    for live in function.mistakes.losses.live_advantages():
         yield rule.finding(
             live.site,
             f"the loss of the policy trains the value: `{one_line(live.site.code)}` has the graph of "

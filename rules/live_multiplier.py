@@ -51,7 +51,7 @@ rule = Rule("GG236", "live-multiplier", Severity.WARNING, ((_BACKWARD, _FIXED),)
 
 @rule.in_source
 def trains_what_it_multiplies(function: Function) -> Iterator[Finding]:
-    for live in function.mistakes.live_multipliers():
+    for live in function.mistakes.losses.live_multipliers():
         code = one_line(live.site.code)
         what = (
             f"`{code}` has its graph here: this loss trains `{live.multiplier}` as well, against the loss of its own"

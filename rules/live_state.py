@@ -79,7 +79,7 @@ rule = Rule("GG217", "live-state", Severity.WARNING, _SHOWN)
 
 @rule.in_source
 def goes_on(function: Function) -> Iterator[Finding]:
-    for state in function.mistakes.live_states():
+    for state in function.mistakes.optimizers.live_states():
         if state.value is not None and state.used is not None:
             yield _anchor(state, state.value, state.used)
             continue

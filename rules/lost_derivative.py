@@ -58,14 +58,14 @@ rule = Rule("GG266", "lost-derivative", Severity.ERROR, ((BACKWARD, ACTS), (_ASK
 
 @rule.in_source
 def is_a_number(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.inverted_orders():
+    for site in function.mistakes.losses.inverted_orders():
         yield rule.finding(
             site,
             "the flag is asked the wrong way round: these gradients have a graph where only the first order is wanted, "
             "and none where the second one is",
             help="the first order needs no graph: turn `create_graph` round",
         )
-    for each in function.mistakes.lost_derivatives():
+    for each in function.mistakes.losses.lost_derivatives():
         yield rule.finding(
             each.site,
             f"this derivative has no graph: `{one_line(each.term.code)}` is a number in an equation that is trained",

@@ -105,7 +105,7 @@ def _in_no_iteration(function: Function) -> Iterator[Finding]:
 
 def _in_no_evaluation(function: Function, told: set[int]) -> Iterator[Finding]:
     """``optimizer.step(closure)`` of an L-BFGS, which runs the closure many times in each step."""
-    for each in function.mistakes.evaluated_again():
+    for each in function.mistakes.backward.evaluated_again():
         if each.backward.line not in told:
             yield rule.finding(
                 each.backward,
@@ -118,7 +118,7 @@ def _in_no_evaluation(function: Function, told: set[int]) -> Iterator[Finding]:
 
 def _between_two_passes(function: Function) -> Iterator[Finding]:
     """The second pass of SAM, which adds to the gradients that only said where to go for it."""
-    for each in function.mistakes.perturbed_between():
+    for each in function.mistakes.backward.perturbed_between():
         notes = [each.backward.related("the closure resets nothing before this")] if each.backward is not None else []
         what = "backward" if each.backward is None else "run of the closure"
         yield rule.finding(
@@ -166,7 +166,7 @@ def _but_the_last(function: Function) -> Iterator[Finding]:
 
 def _but_some(function: Function) -> Iterator[Finding]:
     """``for opt in optims.values(): opt.step()``, and only ``optims["dense"].zero_grad()``."""
-    for each in function.mistakes.partly_reset():
+    for each in function.mistakes.backward.partly_reset():
         others = " and ".join(f"`{path}`" for path in each.left)
         yield rule.finding(
             each.site,

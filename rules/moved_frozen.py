@@ -48,7 +48,7 @@ rule = Rule("GG267", "moved-frozen", Severity.ERROR, ((_LEAVES_ZEROS, _STEPS, _F
 
 @rule.in_source
 def moves_what_is_frozen(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.moved_frozen():
+    for each in function.mistakes.optimizers.moved_frozen():
         yield rule.finding(
             each.site,
             f"this leaves gradients of zero in `{each.module}` when it is frozen: `{each.optimizer}` goes on moving it",

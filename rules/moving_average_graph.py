@@ -78,7 +78,7 @@ def averages(function: Function) -> Iterator[Finding]:
                 confidence=store.confidence if _is_of_training(store) else Confidence.LOW,
                 related=store.origin(),
             )
-    for each in function.mistakes.averaged_gradients():
+    for each in function.mistakes.optimizers.averaged_gradients():
         value = one_line(each.value.code)
         yield rule.finding(
             each.site,

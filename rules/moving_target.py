@@ -63,7 +63,7 @@ def moves_the_target(function: Function) -> Iterator[Finding]:
 
 
 def _trains_an_average(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.trained_averages():
+    for each in function.mistakes.optimizers.trained_averages():
         if function.switches_gradients():
             return
         yield rule.finding(
@@ -78,7 +78,7 @@ def _trains_an_average(function: Function) -> Iterator[Finding]:
 
 
 def _follows_its_prediction(function: Function) -> Iterator[Finding]:
-    for target in function.mistakes.moving_targets():
+    for target in function.mistakes.losses.moving_targets():
         if function.switches_gradients():
             return
         name = "the target" if target.target is None else f"`{target.target}`"

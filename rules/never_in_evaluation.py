@@ -59,7 +59,7 @@ rule = Rule(
 
 @rule.in_source
 def evaluates_as_it_trains(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.never_in_evaluation():
+    for each in function.mistakes.evaluation.never_in_evaluation():
         yield rule.finding(
             each.site,
             f"`{each.module}` is evaluated in training mode: dropout drops, and batch norm takes the statistics of "

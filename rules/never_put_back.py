@@ -56,7 +56,7 @@ rule = Rule("GG309", "never-put-back", Severity.ERROR, ((_PUTS_ASIDE, _WEIGHTS, 
 
 @rule.in_source
 def trains_the_average(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.never_put_back():
+    for each in function.mistakes.evaluation.never_put_back():
         yield rule.finding(
             each.site,
             f"`{each.name}` puts other weights into the network, and nothing calls `{each.back}`: the training goes on "

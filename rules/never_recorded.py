@@ -68,7 +68,7 @@ rule = Rule(
 
 @rule.in_source
 def is_run_without_gradients(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.never_recorded():
+    for each in function.mistakes.losses.never_recorded():
         yield rule.finding(
             each.site,
             f"`{each.method}` runs `{each.part}` without gradients, and nothing else does: the loss does not train it",

@@ -57,7 +57,7 @@ rule = Rule("GG419", "never-reset", Severity.WARNING, ((_FILLS, _EMPTIES, _GOES_
 
 @rule.in_source
 def keeps_all_epochs(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.never_reset():
+    for each in function.mistakes.kept.never_reset():
         kept, when = ("steps", "when it was read") if each.in_steps else ("epochs", "before each epoch")
         read = "every so many steps" if each.in_steps else "once an epoch"
         yield rule.finding(

@@ -59,7 +59,7 @@ rule = Rule("GG224", "never-unfrozen", Severity.ERROR, ((_FREEZES, _STEPS),))
 
 @rule.in_source
 def stays_frozen(function: Function) -> Iterator[Finding]:
-    for frozen in function.mistakes.never_unfrozen():
+    for frozen in function.mistakes.optimizers.never_unfrozen():
         yield rule.finding(
             frozen.site,
             f"nothing makes `{frozen.module}` trainable again: from the next iteration on, "

@@ -62,7 +62,7 @@ rule = Rule("GG221", "no-gradient-returned", Severity.ERROR, ((sign("Function"),
 
 @rule.in_source
 def gives_none_for_a_parameter(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.missing_gradients():
+    for each in function.mistakes.backward.missing_gradients():
         yield rule.finding(
             each.site,
             f"`{each.function}.backward` returns None for `{each.name}`, for which `{each.parameter}` is given: the "

@@ -80,7 +80,7 @@ _GIVEN = {"softmax": "what a softmax gives", "sigmoid": "what a sigmoid gives", 
 
 @rule.in_source
 def is_given_something_else(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.normalised_twice():
+    for each in function.mistakes.losses.normalised_twice():
         name, given = _NAMES[each.loss], _GIVEN[each.kind]
         if each.loss in ("cross_entropy", "bce"):
             says = f"{name} takes logits, and is given {given}: normalised twice, little is left of the gradients"

@@ -43,7 +43,7 @@ rule = Rule("GG212", "not-called", Severity.ERROR, ((_NAMED,),))
 
 @rule.in_source
 def only_names_it(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.uncalled():
+    for site in function.mistakes.backward.uncalled():
         code = one_line(site.code)
         yield rule.finding(
             site,

@@ -51,7 +51,7 @@ rule = Rule("GG307", "not-entered", Severity.ERROR, ((_ALONE,),))
 
 @rule.in_source
 def only_makes_it(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.not_entered():
+    for site in function.mistakes.evaluation.not_entered():
         code = one_line(site.code)
         yield rule.finding(
             site,

@@ -53,7 +53,7 @@ rule = Rule("GG264", "only-chosen", Severity.ERROR, ((FORWARD, _RUNS, _CHOOSES),
 
 @rule.in_source
 def only_chooses(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.only_chosen():
+    for each in function.mistakes.losses.only_chosen():
         yield rule.finding(
             each.site,
             f"of what `self.{each.name}` computes only indices are used: it never gets a gradient",

@@ -108,7 +108,7 @@ rule = Rule(
 
 @rule.in_source
 def never_gets_a_gradient(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.only_detached():
+    for each in function.mistakes.losses.only_detached():
         yield rule.finding(
             each.site,
             f"all that is computed of `self.{each.name}` is detached: this parameter never gets a gradient",

@@ -41,7 +41,7 @@ rule = Rule("GG108", "output-on-ctx", Severity.WARNING, ((sign("Function)", "aut
 
 @rule.in_source
 def keeps_its_output(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.kept_outputs():
+    for site in function.mistakes.kept.kept_outputs():
         yield rule.finding(
             site,
             f"`{one_line(site.code)}` ties the output to its own graph: each call leaves a cycle, whose memory "

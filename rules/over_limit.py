@@ -47,7 +47,7 @@ rule = Rule("GG421", "over-limit", Severity.WARNING, ((_LIMITED,),))
 
 @rule.in_source
 def goes_over(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.over_limit():
+    for each in function.mistakes.kept.over_limit():
         yield rule.finding(
             each.site,
             f"`{each.collection}` gets one more each time it is full, and nothing is ever taken out of it",

@@ -45,7 +45,7 @@ rule = Rule("GG242", "overwritten-term", Severity.ERROR, ((_TWICE,),))
 
 @rule.in_source
 def is_never_read(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.overwritten_terms():
+    for each in function.mistakes.losses.overwritten_terms():
         name = f'`{each.base}["{each.key}"]`' if each.base else f'`"{each.key}"`'
         yield rule.finding(
             each.site,

@@ -52,7 +52,7 @@ def _read(each: PutAway) -> tuple[Related, ...]:
 
 @rule.in_source
 def is_never_taken_out(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.put_away():
+    for each in function.mistakes.kept.put_away():
         yield rule.finding(
             each.site,
             f"`{each.path}` keeps what this pack hook puts away, of every step: nothing takes it out after the "

@@ -48,7 +48,7 @@ rule = Rule("GG255", "plateau-direction", Severity.ERROR, ((_MAKES,),))
 
 @rule.in_source
 def waits_for_the_worst(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.plateau_directions():
+    for each in function.mistakes.optimizers.plateau_directions():
         metric, wanted = one_line(each.metric.code), "highest" if each.mode == "max" else "lowest"
         yield rule.finding(
             each.site,

@@ -56,7 +56,7 @@ def records_everything(function: Function) -> Iterator[Finding]:
                 "grows until it stops",
                 help="pass `schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)` and call `prof.step()`",
             )
-    for run in function.mistakes.recorded_runs():
+    for run in function.mistakes.kept.recorded_runs():
         yield rule.finding(
             run.site,
             f"the window of the schedule is the whole training: the profiler keeps the events of all "

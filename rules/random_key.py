@@ -88,7 +88,7 @@ rule = Rule(
 
 @rule.in_source
 def is_never_found_again(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.random_keys():
+    for each in function.mistakes.kept.random_keys():
         key, draw = one_line(each.key.code), one_line(each.draw.code)
         yield rule.finding(
             each.site,
@@ -96,7 +96,7 @@ def is_never_found_again(function: Function) -> Iterator[Finding]:
             help="keep what the draw is made from, under what is not drawn",
             related=(each.draw.related("it is drawn here"),),
         )
-    for each in function.mistakes.scheduled_keys():
+    for each in function.mistakes.kept.scheduled_keys():
         key, value = one_line(each.key.code), one_line(each.draw.code)
         yield rule.finding(
             each.site,
@@ -105,7 +105,7 @@ def is_never_found_again(function: Function) -> Iterator[Finding]:
             help="round the number, so that few are left, or leave it out of the key",
             related=(each.draw.related("it is computed here"),),
         )
-    for each in function.mistakes.counted_keys():
+    for each in function.mistakes.kept.counted_keys():
         yield rule.finding(
             each.key,
             f"`{each.collection}` keeps more each time `{each.draw.code}` goes up: no key with it is found again",

@@ -49,7 +49,7 @@ rule = Rule("GG262", "rate-on-optimizer", Severity.ERROR, ((_SETS, _OPTIMIZERS),
 
 @rule.in_source
 def sets_an_attribute(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.set_on_optimizers():
+    for each in function.mistakes.optimizers.set_on_optimizers():
         where = "the defaults" if each.in_defaults else "this attribute"
         yield rule.finding(
             each.site,

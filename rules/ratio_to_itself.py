@@ -56,7 +56,7 @@ rule = Rule("GG258", "ratio-to-itself", Severity.ERROR, ((_OLD, _DIVIDES, _TORCH
 
 @rule.in_source
 def has_no_gradient(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.cancelled_ratios():
+    for each in function.mistakes.losses.cancelled_ratios():
         edit = detached(each.site) if not each.is_made_again else None
         how = f"computed again as `{each.new}` is" if each.is_made_again else f"`{each.new}` with its graph"
         yield rule.finding(

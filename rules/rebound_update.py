@@ -62,7 +62,7 @@ rule = Rule("GG249", "rebound-update", Severity.ERROR, ((_BINDS_ANEW,),))
 
 @rule.in_source
 def changes_no_parameter(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.rebound_updates():
+    for site in function.mistakes.optimizers.rebound_updates():
         stmt = site.node
         assert isinstance(stmt, t.Assign)
         name, value = t.path_of(stmt.targets[0]) or "", one_line(Site(site.chunk, stmt.value).code)

@@ -34,7 +34,7 @@ rule = Rule("GG245", "redrawn-on-replay", Severity.ERROR, ((_NOT_PRESERVED,),))
 
 @rule.in_source
 def draws_other_numbers(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.replayed_draws():
+    for each in function.mistakes.backward.replayed_draws():
         yield rule.finding(
             each.site,
             "what is checkpointed here draws random numbers, and draws others when it is run again: the gradients are "

@@ -43,7 +43,7 @@ rule = Rule("GG244", "renewed-anchor", Severity.WARNING, ((_STEPS, _CUT, _RATIO)
 
 @rule.in_source
 def begins_at_one_again(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.renewed_anchors():
+    for each in function.mistakes.losses.renewed_anchors():
         yield rule.finding(
             each.site,
             "this is computed anew in each pass over the same data, of what the pass before has trained: the ratio to "

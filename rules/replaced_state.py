@@ -66,7 +66,7 @@ rule = Rule(
 
 @rule.in_source
 def keeps_the_old_one(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.replaced_states():
+    for each in function.mistakes.kept.replaced_states():
         state = f"{each.optimizer}.state"
         yield rule.finding(
             each.site,

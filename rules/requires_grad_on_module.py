@@ -50,7 +50,7 @@ rule = Rule("GG239", "requires-grad-on-module", Severity.ERROR, ((_SETS,),))
 
 @rule.in_source
 def sets_an_attribute(function: Function) -> Iterator[Finding]:
-    for site in function.mistakes.set_on_modules():
+    for site in function.mistakes.optimizers.set_on_modules():
         stmt = site.node
         assert isinstance(stmt, t.Assign)
         assert isinstance(stmt.targets[0], t.Attribute)

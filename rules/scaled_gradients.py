@@ -66,7 +66,7 @@ def steps_with_what_is_not_of_its_scale(function: Function) -> Iterator[Finding]
 
 
 def _never_scaled(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.unscaled():
+    for each in function.mistakes.backward.unscaled():
         loss = one_line(each.loss.code)
         edit = given_to(each.loss, f"{each.scaler}.scale")
         yield rule.finding(

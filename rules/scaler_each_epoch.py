@@ -55,7 +55,7 @@ rule = Rule("GG254", "scaler-each-epoch", Severity.WARNING, ((_MAKES,),))
 
 @rule.in_source
 def forgets_its_scale(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.renewed_scalers():
+    for each in function.mistakes.optimizers.renewed_scalers():
         called = (each.call.related("the function is called here, in each epoch"),) if each.call is not None else ()
         where = "before this loop" if each.call is None else "before that loop, and hand it to this function"
         yield rule.finding(

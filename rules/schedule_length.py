@@ -72,7 +72,7 @@ rule = Rule(
 
 @rule.in_source
 def counts_otherwise(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.schedule_lengths():
+    for each in function.mistakes.optimizers.schedule_lengths():
         length = one_line(each.length.code)
         if each.in_updates:
             message = f"`{each.scheduler}` is made for the updates, `{length}`, and steps with each batch here"

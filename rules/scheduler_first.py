@@ -57,7 +57,7 @@ rule = Rule(
 
 @rule.in_source
 def steps_first(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.schedulers_first():
+    for each in function.mistakes.optimizers.schedulers_first():
         yield rule.finding(
             each.site,
             f"`{each.scheduler}` steps before the optimizer does: nothing is trained with its first rate",

@@ -64,7 +64,7 @@ rule = Rule("GG220", "spent-iterator", Severity.ERROR, ((_OF_A_MODEL, _MADE_HERE
 
 @rule.in_source
 def is_used_again(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.spent_iterators():
+    for each in function.mistakes.optimizers.spent_iterators():
         name, made = one_line(each.site.code), each.made
         is_same = each.spent == each.site
         when = "is used up by the first iteration" if is_same else "is an iterator that was used up"

@@ -97,7 +97,7 @@ rule = Rule("GG210", "stale-optimizer", Severity.ERROR, ((_MAKES, _TRAINED), (_I
 
 @rule.in_source
 def trains_the_old_one(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.replacements():
+    for each in function.mistakes.optimizers.replacements():
         notes = (
             [] if each.is_left_out else [each.made.related(f"the optimizer is made at `{one_line(each.made.code)}`")]
         )

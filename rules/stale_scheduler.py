@@ -57,7 +57,7 @@ rule = Rule("GG227", "stale-scheduler", Severity.ERROR, ((_MAKES,),))
 
 @rule.in_source
 def schedules_the_old_one(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.stale_schedulers():
+    for each in function.mistakes.optimizers.stale_schedulers():
         notes = []
         if each.once is not None:
             notes.append(each.once.related(f"it is made once, by this condition: `{one_line(each.once.code)}`"))

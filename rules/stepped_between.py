@@ -61,7 +61,7 @@ rule = Rule("GG250", "stepped-between", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def needs_weights_of_before(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.stepped_between():
+    for each in function.mistakes.backward.stepped_between():
         when = "this raises in the second iteration" if each.again else "this raises"
         yield rule.finding(
             each.site,

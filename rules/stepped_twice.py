@@ -52,7 +52,7 @@ rule = Rule("GG263", "stepped-twice", Severity.ERROR, ((_TWO, _ALL),))
 
 @rule.in_source
 def have_the_same(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.stepped_twice():
+    for each in function.mistakes.optimizers.stepped_twice():
         yield rule.finding(
             each.site,
             f"`{each.whole}` is given all of `{each.module}`, of which `{each.part}` has some, too: each step of both "

@@ -93,7 +93,7 @@ def stores(function: Function) -> Iterator[Finding]:
 
 
 def _left_by_errors(function: Function) -> Iterator[Finding]:
-    for left in function.mistakes.left_by_errors():
+    for left in function.mistakes.kept.left_by_errors():
         yield rule.finding(
             left.site,
             f"`{left.path}` keeps this, and what is put into it, where the block raises: no line behind `yield` runs",
@@ -104,7 +104,7 @@ def _left_by_errors(function: Function) -> Iterator[Finding]:
 
 
 def _contexts(function: Function) -> Iterator[Finding]:
-    for kept in function.mistakes.kept_contexts():
+    for kept in function.mistakes.kept.kept_contexts():
         yield rule.finding(
             kept.site,
             f"`{kept.path}` keeps every `{kept.context}`, which is the node of the graph, and has those below it",

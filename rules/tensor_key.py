@@ -104,7 +104,7 @@ rule = Rule(
 @rule.in_source
 def is_new_each_time(function: Function) -> Iterator[Finding]:
     yield from _made_for_the_moment(function)
-    for each in function.mistakes.tensor_keys():
+    for each in function.mistakes.kept.tensor_keys():
         if each.given is not None:
             yield _as_argument(each, each.given)
             continue
@@ -120,7 +120,7 @@ def is_new_each_time(function: Function) -> Iterator[Finding]:
 
 
 def _made_for_the_moment(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.renewed_keys():
+    for each in function.mistakes.kept.renewed_keys():
         yield rule.finding(
             each.site,
             f"`{each.site.code}` is a new object each time, and a tensor is found by its identity: `{each.collection}` "

@@ -83,11 +83,13 @@ rule = Rule(
 
 @rule.in_source
 def throws_it_away(function: Function) -> Iterator[Finding]:
-    thrown = function.mistakes.thrown_away()
+    thrown = function.mistakes.evaluation.thrown_away()
     if not thrown or function.may_be_called_without_grad():
         return
-    once = function.mistakes.evaluated_once()  # which GG301 tells
-    told = {each.site.node for each in (*function.mistakes.unused_graphs(), *((once,) if once is not None else ()))}
+    once = function.mistakes.evaluation.evaluated_once()  # which GG301 tells
+    told = {
+        each.site.node for each in (*function.mistakes.backward.unused_graphs(), *((once,) if once is not None else ()))
+    }
     is_run_by_others = function.is_among_tests or function.is_left_to_others()
     for forward in (each for each in thrown if each.site.node not in told):
         yield rule.finding(

@@ -51,7 +51,7 @@ rule = Rule("GG241", "tied-by-data", Severity.ERROR, ((_SHARES, _MODULE),))
 
 @rule.in_source
 def are_two_parameters(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.tied_by_data():
+    for each in function.mistakes.optimizers.tied_by_data():
         edit = f"{each.one} = {each.other}"
         tie = f"`{edit}` lets both have one parameter"
         turned = f"compute with `{each.other}.t()` itself, as by `F.linear`"

@@ -50,7 +50,7 @@ rule = Rule("GG238", "trained-teacher", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def trains_it(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.trained_teachers():
+    for each in function.mistakes.optimizers.trained_teachers():
         yield rule.finding(
             each.site,
             f"`{each.teacher}` runs here with a graph, and `{each.optimizer}` has its parameters: the loss trains it",

@@ -74,14 +74,14 @@ rule = Rule(
 
 @rule.in_source
 def drops_nothing(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.trimmed_never():
+    for each in function.mistakes.kept.trimmed_never():
         yield rule.finding(
             each.site,
             f"`{each.collection}` is trimmed here, and keeps all: `{one_line(each.site.code)}` tells nothing apart, as "
             f"its keys are what `{each.count}` was before",
             help="turn the comparison round, or keep the last few",
         )
-    for aside in function.mistakes.trimmed_aside():
+    for aside in function.mistakes.kept.trimmed_aside():
         yield rule.finding(
             aside.site,
             f"`{aside.collection}` keeps all: this binds `{aside.name}` to another list, which nothing reads",

@@ -51,7 +51,7 @@ rule = Rule("GG259", "unapplied-rate", Severity.WARNING, ((_CHANGES, _STEPS, _TO
 
 @rule.in_source
 def is_told_to_nobody(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.unapplied_rates():
+    for each in function.mistakes.optimizers.unapplied_rates():
         yield rule.finding(
             each.site,
             f"`{each.optimizer}` does not learn of it: its rate stays what it was when it was made",

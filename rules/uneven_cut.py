@@ -41,7 +41,7 @@ rule = Rule("GG233", "uneven-cut", Severity.WARNING, ((_CUTS,),))
 
 @rule.in_source
 def pulls_one_target(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.uneven_cuts():
+    for each in function.mistakes.losses.uneven_cuts():
         live, cut = one_line(each.site.code), one_line(each.cut.code)
         edit = detached(each.site)
         yield rule.finding(

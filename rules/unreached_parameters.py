@@ -50,7 +50,7 @@ rule = Rule("GG229", "unreached-parameters", Severity.ERROR, TRAINS)
 
 @rule.in_source
 def steps_without_gradients(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.unreached():
+    for each in function.mistakes.optimizers.unreached():
         related = (
             each.run.related(f"`{each.module}` runs here"),
             each.backward.related("this backward reaches none of its parameters"),

@@ -89,7 +89,7 @@ rule = Rule(
 
 @rule.in_source
 def are_never_trained(function: Function) -> Iterator[Finding]:
-    for found in function.mistakes.unregistered():
+    for found in function.mistakes.optimizers.unregistered():
         yield rule.finding(
             found.site,
             f"what is in `{found.path}` is no part of the module: `parameters()` does not have it, and no optimizer "
@@ -97,14 +97,14 @@ def are_never_trained(function: Function) -> Iterator[Finding]:
             help="use `nn.ModuleList`, `nn.ModuleDict`, `nn.ParameterList` or `nn.ParameterDict`",
             fix=registered(found, function.torch),
         )
-    for tensor, site in function.mistakes.unregistered_leaves():
+    for tensor, site in function.mistakes.optimizers.unregistered_leaves():
         yield rule.finding(
             site,
             f"`{tensor}` is no parameter of the module: `parameters()` does not have it, and no optimizer trains it",
             help="make it an `nn.Parameter`",
             fix=as_parameter(site, function.torch),
         )
-    for tensor, site in function.mistakes.unregistered_results():
+    for tensor, site in function.mistakes.optimizers.unregistered_results():
         yield rule.finding(
             site,
             f"`{tensor}` is computed of an `nn.Parameter`, and is none: `parameters()` does not have it, and no "

@@ -82,7 +82,7 @@ _WHY = {
 
 @rule.in_source
 def asks_for_nothing(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.unused_graphs():
+    for each in function.mistakes.backward.unused_graphs():
         network = f"`{each.module}`" if each.module else "a network"
         yield rule.finding(
             each.site,

@@ -61,7 +61,7 @@ rule = Rule("GG252", "wasted-backward", Severity.WARNING, ((BACKWARD, _RESETS, A
 
 @rule.in_source
 def goes_on(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.wasted_backwards():
+    for each in function.mistakes.backward.wasted_backwards():
         given = f"`{one_line(each.given.code)}`" if each.given is not None else f"what `{each.module}` makes"
         yield rule.finding(
             each.site,

@@ -62,7 +62,7 @@ rule = Rule("GG225", "without-optimizer", Severity.ERROR, ((_MAKES, _OPTIMIZED, 
 
 @rule.in_source
 def is_never_trained(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.without_optimizer():
+    for each in function.mistakes.optimizers.without_optimizer():
         notes = [] if each.site == each.made else [each.made.related(f"`{each.path}` is made here")]
         if each.declared is not None:
             notes.append(each.declared.related("its class declares a parameter here"))

@@ -106,7 +106,7 @@ rule = Rule(
 
 @rule.in_source
 def piles_up(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.wrapped_again():
+    for each in function.mistakes.kept.wrapped_again():
         message, help = _SAID[each.kind]
         yield rule.finding(
             each.kept or each.site,

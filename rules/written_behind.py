@@ -53,7 +53,7 @@ rule = Rule("GG240", "written-behind", Severity.ERROR, ((_WRITES,),))
 
 @rule.in_source
 def changes_what_is_recorded(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.written_behind():
+    for each in function.mistakes.backward.written_behind():
         way = "`.detach()`" if each.is_watched else "`.data`"
         yield rule.finding(
             each.site,

@@ -54,7 +54,7 @@ rule = Rule("GG248", "zero-factors", Severity.ERROR, ((_TWO_ZEROS, _MODULE),))
 
 @rule.in_source
 def begin_at_zero(function: Function) -> Iterator[Finding]:
-    for each in function.mistakes.zero_factors():
+    for each in function.mistakes.optimizers.zero_factors():
         yield rule.finding(
             each.site,
             f"`{each.first}` and `{each.second}` both begin at zero, and are only multiplied: neither gets a gradient",

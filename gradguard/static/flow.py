@@ -180,7 +180,7 @@ class Flow(FlowNotes):
         for value in outcomes[1:]:
             returned = join(returned, value)
         self.facts.returns = each_of(returned) if self.yielded else returned
-        from gradguard.static.found import Mistakes
+        from gradguard.static.found.mistakes import Mistakes
         from gradguard.static.judge import judge
 
         signature.describe(self)

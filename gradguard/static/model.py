@@ -48,7 +48,7 @@ from gradguard.static.stored import Form, Scope, Store
 from gradguard.static.values import Roots, Source, Value
 
 if TYPE_CHECKING:
-    from gradguard.static.found import Mistakes
+    from gradguard.static.found.mistakes import Mistakes
 
 __all__ = [
     "Backward",

@@ -1,0 +1,1 @@
+"""What may be wrong in a function, a file for each sort of mistake."""
