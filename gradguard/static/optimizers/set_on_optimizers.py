@@ -32,11 +32,15 @@ def set_on_optimizers(flow: Flow) -> Iterator[SetOnOptimizer]:
         for found, in_defaults in ((_attribute_set(stmt), False), (_default_set(stmt), True)):
             path, name = found if found is not None else (None, "")
             option = _OPTIONS.get(name)
-            if path in (None, "self") or option is None or not _may_be_optimizer(flow, path):
+            if path is None or path == "self" or option is None:
+                continue
+            bound = [value for value in assigned_anywhere(flow, path) if not _is_none(value)]
+            is_given = not bound and path in flow.params
+            if not is_given and not (bound and all(_makes_one(flow.ref, value) for value in bound)):
                 continue
             if _is_in_groups(flow, option) or _is_read(flow, path, name, in_defaults=in_defaults):
                 continue
-            if _is_optimizer(flow, path):
+            if not is_given or _is_given_one(flow, path):
                 yield SetOnOptimizer(flow.site(stmt), path, option, in_defaults)
 
 
@@ -76,21 +80,9 @@ def _updated(call: t.Call) -> tuple[t.Expr | None, t.Expr | None]:
     return (keys[0] if len(keys) == 1 else None), call.func.value
 
 
-def _may_be_optimizer(flow: Flow, path: str) -> bool:
-    """Whether all that is bound to a path is one of torch, or a function is given it."""
-    bound = _bound(flow, path)
-    return all(_makes_one(flow.ref, value) for value in bound) if bound else path in flow.params
-
-
-def _bound(flow: Flow, path: str) -> list[t.Expr]:
-    return [value for value in assigned_anywhere(flow, path) if not _is_none(value)]
-
-
-def _is_optimizer(flow: Flow, path: str) -> bool:
-    """The same, where all callers of the function show that they give it one."""
+def _is_given_one(flow: Flow, path: str) -> bool:
+    """Whether all callers of a function show that they give it an optimizer of torch."""
     ref = flow.ref
-    if _bound(flow, path):
-        return True
     given = [(caller, ref.given_by(call).get(path)) for caller, call in _calls_of(flow)]
     names = [(caller, t.path_of(value)) for caller, value in given if value is not None]
     values = [(caller, value) for caller, name in names for value in caller.assigned.get(name or "", [])]
