@@ -1559,6 +1559,7 @@ DICE = """
             optimizer.step()
 """
 HARD = "(torch.sigmoid(logits) > self.limit).float()"
+CHOSEN_CLASSES = "F.one_hot(logits.argmax(1)).float()"
 
 
 @pytest.mark.parametrize(
@@ -1571,6 +1572,9 @@ HARD = "(torch.sigmoid(logits) > self.limit).float()"
         DICE.replace("return 1 - score.mean()", "return -score.mean()"),
         DICE.replace("return 1 - score.mean()", "return (1 - score).mean()"),
         DICE.replace("return 1 - score.mean()", "return (1 - score) ** 0.75"),
+        DICE.replace(HARD, CHOSEN_CLASSES).replace("logits", "q"),
+        DICE.replace(HARD, CHOSEN_CLASSES).replace("logits", "maps").replace("target", "y"),
+        DICE.replace("logits", "a").replace("target", "b"),
         DICE.replace("LOSSES[name] = cls", "LOSSES.update({name: cls})").replace(
             '@register("dice")', "@register_loss('dice')"
         ),
@@ -1614,6 +1618,8 @@ def test_a_loss_that_is_picked(snippet: str) -> None:
             DICE,
             ("logits, target):\n            p = (torch.sigmoid(logits)", "target, logits):\n            p = (target"),
         ),
+        twin(DICE, (HARD, CHOSEN_CLASSES), ("logits", "y"), ("target", "q")),  # the target comes first
+        twin(DICE, (HARD, CHOSEN_CLASSES), ("logits", "kinds"), ("target", "weights")),
         twin(DICE, ("return 1 - score.mean()", "return 1 - score.mean() + logits.pow(2).mean()")),
     ],
 )

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _LOSS = re.compile(r"loss|criteri|objective", re.I)
 _MEASURE = re.compile(r"acc|metric|eval|monitor|meter|rate|hit|err", re.I)
-_PREDICTION = re.compile(r"pred|logit|out|prob|score|hat|input|^(?:lg|lgs|x|p|yp|z)$", re.I)
+_PREDICTION = re.compile(r"pred|logit|out|prob|score|hat|input", re.I)
+_TARGET = re.compile(r"targ|tgt|label|truth|true|mask|^(?:gt|y|t)$", re.I)
 _PROBABILITY = frozenset("sigmoid softmax logsigmoid log_softmax".split())
 _DECORATOR = re.compile(r"@([\w.]+)")
 _TABLE = r"(?:\w+\.)*\w*(?i:loss|criteri)\w*"
@@ -52,7 +53,8 @@ def _lost(flow: Flow) -> Copied | None:
     for key in keys:
         is_hard = isinstance(key, Copied) and key.how in (Severed.COMPARED, Severed.CHOSEN)
         if is_hard and isinstance(key, Copied) and any(root.base == params[0] for root in key.roots):
-            return key if _PREDICTION.search(params[0]) is not None or _is_of_probability(key.site) else None
+            is_predicted = _PREDICTION.search(params[0]) is not None or _TARGET.search(params[1]) is not None
+            return key if is_predicted or _is_of_probability(key.site) else None
     return None
 
 
