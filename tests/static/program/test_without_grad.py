@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from gradguard.static.program.functions import FunctionRef
@@ -141,13 +139,13 @@ def test_one_way_to_it_is_not(name: str) -> None:
 def test_each_caller_is_asked_once_for_each_distance_on_however_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten methods of one name, each of which calls the next ten: there are ten thousand ways to the first."""
     asked = []
-    sites = WithoutGrad._each_site
+    sites = WithoutGrad._sites
 
-    def counted(self: WithoutGrad, ref: FunctionRef) -> Iterator[Site]:
+    def counted(self: WithoutGrad, ref: FunctionRef) -> list[Site]:
         asked.append(ref)
         return sites(self, ref)
 
-    monkeypatch.setattr(WithoutGrad, "_each_site", counted)
+    monkeypatch.setattr(WithoutGrad, "_sites", counted)
     width, height = 10, 4
     callers = "".join(
         f"\n    def call_{level}_{place}(net, loader):\n"
