@@ -100,12 +100,10 @@ class WithoutGrad:
             distance += 1
             callers: list[FunctionRef] = []
             for each in waiting:
-                sites: list[Site] = []
-                for site in self._each_site(each):
-                    if site[1] is not Mode.INHERITED and site[1] not in _OFF:
-                        return False  # the other callers need not be read
-                    sites.append(site)
+                sites = self._sites(each)
                 if not sites and not self._holds_by_name(each, distance):
+                    return False
+                if any(mode is not Mode.INHERITED and mode not in _OFF for _, mode in sites):
                     return False
                 is_off = is_off or not sites or any(mode in _OFF for _, mode in sites)
                 inherited = (flow.ref for flow, mode in sites if mode is Mode.INHERITED)
@@ -115,21 +113,13 @@ class WithoutGrad:
         return is_off and not waiting
 
     def _sites(self, ref: FunctionRef) -> list[Site]:
-        return list(self._each_site(ref))
-
-    def _each_site(self, ref: FunctionRef) -> Iterator[Site]:
-        """The calls of a function, or else where it is run by whom it is handed to; each caller is read in turn."""
         name, survey = ref.define.name, self._project.survey
         if survey.is_called_by_many(name, ref.module):
-            return
+            return []
         callers = tuple(survey.callers(name, ref.module))
         self._project.uses(ref.module, callers)
-        is_called = False
-        for site in self._calls_in(callers, ref, lambda flow: _modes_of(flow, ref.define)):
-            is_called = True
-            yield site
-        if not is_called:
-            yield from handed_functions.runs(self._project, ref)
+        found = [*self._calls_in(callers, ref, lambda flow: _modes_of(flow, ref.define))]
+        return found or list(handed_functions.runs(self._project, ref))
 
     def _holds_by_name(self, ref: FunctionRef, distance: int) -> bool:
         """Whether a method that no call was seen to reach is called by its name, on anything, under ``no_grad``.
