@@ -43,7 +43,7 @@ def only_detached(flow: Flow) -> Iterator[OnlyDetached]:
         return
     if flow.facts.entry_mode is Mode.OFF:
         return
-    hidden = _hidden(define)
+    hidden = without_graph(define)
     names = {node.name for node in define.all(t.Attribute) if t.path_of(node.value) == "self"}
     for name in sorted(names):
         is_fixed = _FIXED.search(name) is not None
@@ -119,7 +119,7 @@ def is_of_forward_alone(cls: Class, name: str, forward: t.Define) -> bool:
     return True
 
 
-def _hidden(define: t.Define) -> set[t.Node]:
+def without_graph(define: t.Define) -> set[t.Node]:
     """What is computed without a graph: detached, or of which numbers are taken."""
     found = set(cut(define))
     for node in define.nodes:

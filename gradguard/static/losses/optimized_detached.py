@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradguard.static import tree as t
-from gradguard.static.losses.only_detached import is_in_a_penalty
+from gradguard.static.losses.only_detached import is_in_a_penalty, without_graph
 from gradguard.static.losses.taken_as_numbers import is_set
 from gradguard.static.mistakes.losses import OnlyDetached
 from gradguard.static.optimizers.schedulers import makes_optimizer
-from gradguard.static.optimizers.trained_apart import cut
 from gradguard.static.program.classes import Class
 from gradguard.static.program.own_methods import methods_of
 from gradguard.static.source import Site
@@ -22,8 +21,6 @@ from gradguard.static.source import Site
 if TYPE_CHECKING:
     from gradguard.static.flow import Flow
 
-_NUMBERS = frozenset("item tolist".split())
-_OF_SHAPE = frozenset("shape dtype device size dim ndim numel".split())
 _LOADS = re.compile(r"load|restore|resume|set_state")
 _KNOWN = (
     r"(?<!\bself)\.NAME\b(?!(?:\.\w+\(\))*\.(?:detach\(\)(?!\.\w+_\()|(?:item|tolist|shape|numel|size)\b))|"
@@ -74,24 +71,13 @@ def _detached_in(cls: Class, name: str, given: set[t.Attribute]) -> Site | None:
         uses = {node for node in method.define.nodes if isinstance(node, t.Attribute) and t.path_of(node) == path}
         targets = {each for s in method.define.statements if isinstance(s, t.Assign) for each in s.targets}
         rest = uses - targets - given
-        if not rest <= _unrecorded(method.define):
+        if not rest <= without_graph(method.define):
             return None
         if _LOADS.search(method.define.name) is None and is_set(method.define, path) and not uses & targets:
             return None
         cuts = [node for node in method.define.nodes if isinstance(node, t.Expr) and _detaches(node, rest)]
         found += [Site(method.chunk, node) for node in cuts]
     return max(found, key=lambda site: site.line, default=None)
-
-
-def _unrecorded(define: t.Define) -> set[t.Node]:
-    """What is computed without a graph, or only looked at."""
-    found = set(cut(define))
-    for node in define.nodes:
-        if isinstance(node, t.Call) and isinstance(node.func, t.Attribute) and node.name in _NUMBERS:
-            found.update(t.walk(node.func.value))
-        elif isinstance(node, t.Attribute) and node.name in _OF_SHAPE:
-            found.update(t.walk(node.value))
-    return found
 
 
 def _detaches(node: t.Expr, uses: set[t.Attribute]) -> bool:
