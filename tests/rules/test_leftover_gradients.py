@@ -451,6 +451,37 @@ def test_an_attack_that_is_an_object_and_leaves_nothing(snippet: str) -> None:
     assert_clean(snippet, CODE)
 
 
+PENALTY = """
+    from torch import autograd
+
+    def update(critic, optimizer, real, fake):
+        optimizer.zero_grad()
+        loss = critic(fake).mean() - critic(real).mean()
+        loss.backward(retain_graph=True)
+        mixed = (0.5 * real + 0.5 * fake).requires_grad_()
+        (slope,) = autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
+        penalty = 10 * (slope.norm(2, dim=1) - 1).pow(2).mean()
+        penalty.backward()
+        bonus = -0.1 * critic(fake).pow(2).mean()
+        bonus.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("autograd.grad(", "autograd.grad("),
+        ("autograd.grad(", "torch.autograd.grad("),
+        ("(slope,) = autograd.grad(critic(mixed).sum(), mixed, create_graph=True)", "slope = tape.grad(critic, mixed)"),
+        ("mixed = (0.5 * real + 0.5 * fake).requires_grad_()", "mixed = real.clone(); mixed.requires_grad = True"),
+    ],
+)
+def test_a_penalty_of_the_model_itself(edit: tuple[str, str]) -> None:
+    """``autograd.grad`` is a function: no gradient of a tensor of that name is asked for."""
+    assert_clean(twin(PENALTY, edit), CODE)
+
+
 def test_one_backward_for_the_input_and_the_model() -> None:
     assert_clean(
         """

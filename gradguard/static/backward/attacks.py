@@ -88,7 +88,9 @@ def asked_for(backward: Backward) -> list[str]:
     nodes = list(t.walk(backward.source.site.chunk.statements))
     loops = [node for node in nodes if isinstance(node, t.Repeat) and _goes_over_parameters(node)]
     each = {t.path_of(name) for loop in loops if loop.target is not None for name in t.names_in(loop.target)}
-    read = (t.path_of(node.value) for node in nodes if isinstance(node, t.Attribute) and node.name == "grad")
+    called = {node.func for node in nodes if isinstance(node, t.Call)}  # `autograd.grad(loss, x)` is no gradient
+    asked = (node for node in nodes if isinstance(node, t.Attribute) and node.name == "grad" and node not in called)
+    read = (t.path_of(node.value) for node in asked)
     return [path for path in read if path is not None and path not in each and "." not in path]
 
 
