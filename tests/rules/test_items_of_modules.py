@@ -66,3 +66,58 @@ def main(loader, steps):
     return rows
 """
     assert_clean(text)
+
+
+NAMED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleDict({"head": nn.Linear(3, 3), "body": nn.Linear(3, 3)})
+
+    def forward(self, x):
+        return self.parts["head"](self.parts["body"](x))
+
+    def measure(self, x):
+        RUN
+
+def main(loader):
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    curve = []
+    for x, y in loader:
+        loss = F.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        curve.append(net.measure(x))  # !
+    print(curve)
+"""
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "for name, part in self.parts.items():\n            x = part(x)\n        return x",
+        "for part in self.parts.values():\n            x = part(x)\n        return x",
+        'return {n: part(x) for n, part in self.parts.items()}["head"]',
+        "return sum(part(x) for part in self.parts.values())",
+        "return torch.stack([part(x) for _, part in self.parts.items()]).mean(0)",
+    ],
+)
+def test_modules_with_names(run: str) -> None:
+    assert_flagged(NAMED.replace("RUN", run), "GG104")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        'return {n: part(x).detach() for n, part in self.parts.items()}["head"]',
+        "for name in self.parts.keys():\n            x = x + len(name)\n        return x",
+        "for name, part in self.parts.items():\n            x = x * len(name)\n        return x",
+        "with torch.no_grad():\n            return sum(part(x) for part in self.parts.values())",
+        "for part in self.parts.values():\n            x = x + part.in_features\n        return x",
+        "for part in self.parts.values():\n            part.eval()\n        return x",
+    ],
+)
+def test_names_of_modules(run: str) -> None:
+    assert_clean(NAMED.replace("RUN", run).replace("  # !", ""), "GG104")

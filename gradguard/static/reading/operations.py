@@ -235,7 +235,9 @@ def _constructed(c: Called, name: str, tail: str) -> Value | None:
         return Value(kind=Kind.SCALER)
     if name == "torch.nn.ModuleList":
         return Value(kind=Kind.MODULE, parts=(("each", _listed_module(c)),))
-    if name in ("torch.nn.ModuleDict", "torch.nn.ParameterList"):
+    if name == "torch.nn.ModuleDict":
+        return Value(kind=Kind.MODULE, parts=(("each", Value(kind=Kind.MODULE)),))
+    if name == "torch.nn.ParameterList":
         return Value(kind=Kind.MODULE)
     if name.startswith(k.MODULE_PREFIXES) and not name.startswith(k.NOT_MODULES):
         wraps = (
@@ -376,6 +378,9 @@ def tensor_method(c: Called) -> Value | None:
         if receiver.kind is Kind.MODULE and c.method in ("modules", "children", "named_modules", "named_children"):
             each = Value(kind=Kind.MODULE)
             return each_of(each if "named" not in c.method else structure(((0, NUMBER), (1, each))))
+        each_in_dict = receiver.part("each") if c.method in ("items", "values") and not c.values else None
+        if receiver.kind is Kind.MODULE and each_in_dict is not None:  # of an nn.ModuleDict
+            return each_of(each_in_dict if c.method == "values" else structure(((0, NUMBER), (1, each_in_dict))))
         if c.method in ("state_dict", "load_state_dict", "named_buffers", "buffers"):
             return _state(c) if c.method == "state_dict" else DETACHED
         return None
