@@ -70,7 +70,7 @@ def _place(c: Called) -> tuple[str, list[FunctionRef]] | None:
         name = rest.split(".", 1)[0].split("[", 1)[0]
         if "." in rest or (owner.method(name) is not None and name == rest):
             return None
-        return path, list(dict.fromkeys(_put_into(flow, owner, name)))
+        return path, list(dict.fromkeys([*_put_into(flow, owner, name), *_chosen(owner, name)]))
     if path in flow.params and path == written:
         return path, _given(flow, flow.ref, path)
     name = path.split("[", 1)[0]
@@ -114,6 +114,27 @@ def _put_into(flow: Flow, owner: Class, attribute: str) -> Iterator[FunctionRef]
                 yield from flow.project.passed.decorated(ref, flow.module)
         elif any(param == p.name for inner in _inner_functions(ref) for p in inner.params):  # it returns a decorator
             yield from flow.project.passed.decorated(ref, flow.module)
+
+
+def _chosen(owner: Class, attribute: str) -> Iterator[FunctionRef]:
+    """The functions of a global collection that an attribute is one of: ``self.norm = partial(NORMS[name], eps=e)``."""
+    for cls in owner.lineage():
+        for _, value in cls.assigned(attribute):
+            name = _collection_of(value)
+            if name is None or name not in cls.module.outline.variables:
+                continue
+            for ref, maker in makers_in(cls.module, name):
+                made = ref.module.value_of(maker).ref if isinstance(maker, t.Expr) else maker
+                if isinstance(made, FunctionRef):
+                    yield made
+
+
+def _collection_of(value: t.Expr) -> str | None:
+    """``NORMS`` of ``NORMS[name]``, also where some of the arguments are given at once, by their names."""
+    if isinstance(value, t.Call) and value.name == "partial" and value.args:
+        first, *others = value.args
+        return _collection_of(first.value) if all(arg.keyword is not None for arg in others) else None
+    return value.value.id if isinstance(value, t.Subscript) and isinstance(value.value, t.Name) else None
 
 
 def _registered(flow: Flow, name: str) -> Iterator[FunctionRef]:
