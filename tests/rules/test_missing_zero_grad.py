@@ -1041,3 +1041,58 @@ def test_leaves_that_an_optimizer_goes_over() -> None:
 )
 def test_leaves_that_are_reset_or_not_known(old: str, new: str) -> None:
     assert_clean(twin(WEIGHED, (old, new)), CODE)
+
+
+LOSS_COMPUTE = """
+    class LossCompute:
+        def __init__(self, criterion, opt=None):
+            self.criterion, self.opt = criterion, opt
+
+        def __call__(self, logits, y):
+            loss = self.criterion(logits, y)
+            if self.opt is not None:
+                loss.backward()  # !
+                self.opt.step()
+            return loss.item()
+
+    def run(model, train, dev, optimizer):
+        compute, measure = LossCompute(nn.CrossEntropyLoss(), optimizer), LossCompute(nn.CrossEntropyLoss())
+        for epoch in range(9):
+            for x, y in train:
+                optimizer.zero_grad()
+                compute(model(x), y)
+            with torch.no_grad():
+                for x, y in dev:
+                    measure(model(x), y)
+"""
+MEASURES = LOSS_COMPUTE[LOSS_COMPUTE.index("            with torch.no_grad()") :].rstrip()
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(MEASURES, "            self.test(model, dev, measure)")],
+        [("for x, y in dev:", "print(sum(measure(model(a), b) for a, b in dev))"),
+         ("\n                    measure(model(x), y)", "")],
+        [("torch.no_grad()", "torch.inference_mode()")],
+    ],
+)  # fmt: skip
+def test_no_backward_is_reached_where_no_graph_is_recorded(edits: list[tuple[str, str]]) -> None:
+    assert_clean(twin(LOSS_COMPUTE, *edits), CODE)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("with torch.no_grad():", "if epoch > 2:"), ("measure(model(x), y)", "compute(model(x), y)")],
+        [("measure(model(x), y)", "compute(model(x), y)"), ("with torch.no_grad():", "if True:")],
+        [("measure(model(x), y)", "with torch.enable_grad():\n                        compute(model(x), y)")],
+    ],
+)  # fmt: skip
+def test_a_backward_that_is_reached_is_told(edits: list[tuple[str, str]]) -> None:
+    snippet = LOSS_COMPUTE
+    for old, new in edits:
+        assert old in snippet
+        snippet = snippet.replace(old, new)
+    assert_flagged(snippet, CODE)

@@ -84,7 +84,16 @@ def _is_conditional(here: Translation, event: Event) -> bool:
     return here.flow.branches > 0 or event.conditional
 
 
+def _is_out_of_reach(here: Translation, event: Backward) -> bool:
+    """Whether a backward would raise, called where no graph is recorded: the callee was told not to come to it."""
+    if here.state.mode is not Mode.OFF or "enable_grad" in here.callee.ref.chunk.program:
+        return False
+    return not here.value(_without_own_graphs(event.value)).roots
+
+
 def _backward(here: Translation, event: Backward) -> None:
+    if _is_out_of_reach(here, event):
+        return
     flow, state, value = here.flow, here.state, here.value(event.value)
     prove(flow, value)
     conditional = _is_conditional(here, event)
